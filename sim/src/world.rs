@@ -25,7 +25,7 @@ pub(crate) const MAX_LATE: u64 = 1 << 18;
 /// Separates the random draw of the sessions' first numbers from all others.
 const NUMBERS: u64 = 0x006e_756d_6265_7273;
 
-/// What happens to a connection attempt to a portal.
+/// Result of a connection attempt to a portal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Reachability {
     Open,

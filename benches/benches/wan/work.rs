@@ -56,7 +56,7 @@ fn record() -> Result<Record, Trouble> {
     Ok(Record::begin(&path, file)?)
 }
 
-/// What the measurement of a point needs.
+/// Parameters of the measurement of one point.
 struct Bench<'a> {
     url: &'a str,
     grid: &'a Grid,

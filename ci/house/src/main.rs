@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What to print besides the complaints.
+/// Selects the output besides the complaints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shows {
     Complaints,

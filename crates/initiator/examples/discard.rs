@@ -30,7 +30,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What to do with the range.
+/// The change of the range.
 #[derive(Clone, Copy)]
 enum Action {
     Discard,

@@ -40,7 +40,7 @@ pub struct Begun {
     before: Before,
 }
 
-/// What a status GOOD of the known unit shows.
+/// Conclusion from a status GOOD of the known unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum GoodEnd {
     /// Nothing: the command ends with GOOD even while the unit has a reset to report (such as INQUIRY), or the

@@ -1,11 +1,11 @@
-//! What a session without bytes to send waits for. This shows which limit, or the target, determines its
+//! Reason why a session has no bytes to send. This shows which limit, or the target, determines its
 //! rate.
 
 use crate::session::Session;
 use crate::task::Task;
 use crate::task::read::ReadTransfer;
 
-/// What a session without bytes to send waits for.
+/// Reason why a session has no bytes to send.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Waiting {

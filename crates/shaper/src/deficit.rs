@@ -1,6 +1,6 @@
 //! Turns of the classes of one parent, by deficit round robin.
 
-/// What a class owes its siblings, by deficit round robin (Shreedhar and Varghese, 1995). A class without a
+/// Debt of a class to its siblings, by deficit round robin (Shreedhar and Varghese, 1995). A class without a
 /// deficit has the turn. It sends one request, and then owes the length of that request. When all classes
 /// owe, a round passes that is just long enough for one class to have paid; in a round, each class pays by
 /// its weight. So a round is no longer than necessary, whatever the lengths of requests and the weights.

@@ -14,7 +14,7 @@ const STALL: Duration = Duration::from_secs(2);
 /// seconds.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What a pass is doing at the moment.
+/// Present activity of a pass.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Activity {
     /// No byte has moved yet.
@@ -34,7 +34,7 @@ pub enum Activity {
     Flushing(Duration),
 }
 
-/// What the source or the destination of a copy waits for.
+/// Event for which the source or the destination of a copy waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Awaited {
     /// The side that waits, if both sides have a target or a server.

@@ -250,7 +250,7 @@ struct Job<'a> {
     /// Identity of the source before the copy, if it is a file.
     before: Option<Identity>,
     digests: Option<DigestFile>,
-    /// What was found on the source and the destination.
+    /// Findings about the source and the destination.
     inspection: Inspection,
     /// Counters of the sessions at the beginning.
     observations: Vec<Observation>,

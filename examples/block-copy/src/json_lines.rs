@@ -32,7 +32,7 @@ impl JsonLines {
         let writer = thread::Builder::new().name("json lines".to_owned()).spawn(move || {
             for line in received {
                 let mut output = io::stdout().lock();
-                // The same error occurs when the result is written at the end, and is reported then.
+                // If standard output is gone, writing the result at the end fails as well, and that error is reported.
                 if output.write_all(line.as_bytes()).and_then(|()| output.flush()).is_err() {
                     return;
                 }

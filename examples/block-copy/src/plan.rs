@@ -83,7 +83,7 @@ impl CopyPlan {
     }
 }
 
-/// What the link carries.
+/// Traffic on the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Work {
     /// Only reads.

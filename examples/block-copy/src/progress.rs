@@ -43,7 +43,7 @@ pub fn eprint_lines(lines: &str) {
     output::aside(|| BARS.suspend(|| output::eprint_lines(lines)));
 }
 
-/// What a pass does.
+/// The kind of a pass: it copies, or reads back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pass {
     /// Copies the bytes.

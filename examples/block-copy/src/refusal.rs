@@ -30,7 +30,7 @@ pub enum Refusal {
         name: Arc<str>,
         /// Format of the source, such as "a qcow2 image".
         what: &'static str,
-        /// What the user can do instead.
+        /// The alternative for the user.
         remedy: String,
     },
     /// The source has 0 bytes.

@@ -61,7 +61,7 @@ pub struct Links {
     pub plan: CopyPlan,
     /// The plan with source and destination, as JSON.
     pub plan_json: Value,
-    /// What limited a connection, for each side of the copy.
+    /// The limit of a connection, for each side of the copy.
     pub diagnoses: Vec<(Side, Diagnosis)>,
     /// Number of commands that were sent again.
     pub retries: u64,

@@ -19,7 +19,7 @@ pub struct Standing {
     pub elapsed: Duration,
     /// The rate since the previous sample, Mbit/s (10^6 bits).
     pub rate: f64,
-    /// What the pass is doing.
+    /// Present activity of the pass.
     pub activity: Activity,
     /// Number of sessions that carry data, over all units.
     pub sessions: usize,

@@ -63,7 +63,7 @@ enum End {
     Stopped,
 }
 
-/// What a connection needs of the server.
+/// Parts of the server that a connection uses.
 pub(crate) struct Client {
     pub(crate) export: Arc<Export>,
     pub(crate) memory: Memory,

@@ -27,7 +27,7 @@ pub(crate) const LAST_PERIOD: Duration = Duration::from_secs(10);
 /// later one.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// What the client must do in this direction, for the error message: a verb and its object.
+    /// The client's duty in this direction, for the error message: a verb and its object.
     duty: (&'static str, &'static str),
     /// Time left in the current period.
     left: Duration,

@@ -25,7 +25,7 @@ pub(crate) struct Counters {
     pub(crate) bytes_written: AtomicU64,
 }
 
-/// What the requests of one connection share.
+/// State that the requests of one connection share.
 #[derive(Debug)]
 pub(crate) struct Requests {
     pub(crate) device: Arc<dyn Device>,

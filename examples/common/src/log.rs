@@ -36,7 +36,7 @@ pub use job::job;
 /// A function that writes text to standard error, and leaves a bar that is shown there intact.
 pub type Show = fn(&str);
 
-/// What the log contains if `RUST_LOG` is not set.
+/// The log entries that are shown if `RUST_LOG` is not set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Usually {
     /// Warnings and errors.

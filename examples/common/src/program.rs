@@ -30,7 +30,7 @@ pub struct Program {
     pub name: &'static str,
     /// The message at the first signal that asks to stop.
     pub stopping: &'static str,
-    /// What the log contains if `RUST_LOG` is not set.
+    /// The log entries that are shown if `RUST_LOG` is not set.
     pub usually: Usually,
     /// Function that writes lines to standard error.
     pub show: Show,

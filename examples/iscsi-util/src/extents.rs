@@ -35,7 +35,7 @@ pub struct Extents {
     pub max: usize,
 }
 
-/// What a unit reports of a range.
+/// Report of a unit about the extents of a range.
 #[derive(Debug, Default)]
 struct Answer {
     /// The extents, in order and without a gap. Adjacent extents differ in state.

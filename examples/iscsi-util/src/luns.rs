@@ -25,7 +25,7 @@ pub struct Luns {
     pub url: String,
 }
 
-/// What a unit of the list reports about itself.
+/// Data of one unit of the list.
 #[derive(Debug)]
 struct Unit {
     lun: Lun,

@@ -62,7 +62,7 @@ impl From<State> for AccessState {
     }
 }
 
-/// What the unit reports about its ports, and about the port of the session.
+/// Report of the unit about its ports, and about the port of the session.
 #[derive(Debug)]
 struct Answers {
     support: TargetPortGroupSupport,

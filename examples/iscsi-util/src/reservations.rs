@@ -20,7 +20,7 @@ pub struct Reservations {
     pub url: String,
 }
 
-/// What the unit reports. A unit need not support the last two service actions.
+/// Reservation and registrations as the unit reports them. A unit need not support the last two service actions.
 #[derive(Debug)]
 struct Answers {
     keys: RegisteredKeys,

@@ -24,7 +24,7 @@ use crate::facts::LinkFacts;
 use crate::read_test::ReadTest;
 use iscsi_tuner::Size;
 
-/// What may have limited the reads.
+/// Possible limit of the reads.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ReadLimit {

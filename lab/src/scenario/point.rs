@@ -18,7 +18,7 @@ const QEMU_GRANULARITY: Size = Size(64 << 10);
 pub struct Point {
     /// The link.
     pub link: LinkConditions,
-    /// What to measure, with the values of this combination filled in.
+    /// The measurement, with one value of each list of the scenario filled in.
     pub measure: Measure,
     /// Parameters for the result.
     pub parameters: BTreeMap<String, String>,

@@ -30,7 +30,7 @@ pub(crate) struct Delta {
     being_taken_back: RangeSet,
 }
 
-/// What to do with a block that was read.
+/// The treatment of a block that was read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
     /// The destination has the block: do not send it.

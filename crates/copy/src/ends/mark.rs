@@ -7,7 +7,7 @@ use iscsi_block_device::{Device, DeviceError, DeviceErrorKind, DeviceResult};
 
 use super::identity::Identity;
 
-/// What the identity of a source or destination is made from, and the part of it that is copied.
+/// Input for the identity of a source or destination: its name or number, and the part of it that is copied.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     what: What,

@@ -38,7 +38,7 @@ const MIN_AHEAD: u64 = 4 << 20;
 /// Largest distance from the reads to a query ahead of them, while queries do not pay, bytes.
 const MAX_AHEAD: u64 = 256 << 20;
 
-/// What reading does while queries are in flight.
+/// State of reading while queries are in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Pace {
     /// Reading can do nothing before a result arrives.
@@ -85,7 +85,7 @@ pub(crate) struct Questions {
     bytes: u64,
     /// Time in which these bytes were read.
     time: Duration,
-    /// What reading does, and since when.
+    /// State of reading, and when it began.
     since: Option<(Instant, Pace)>,
     /// Largest number of reads in flight whose ranges are unknown.
     blind: usize,

@@ -12,9 +12,9 @@ pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Number of socket reads in a row that return nothing, after which socket reads are skipped. With four commands
 /// of 4 KiB in flight on each of 1,000 disks, such reads would be a fifth of all system calls.
-const EMPTY_READS: u32 = 4;
+const MAX_EMPTY_READS: u32 = 4;
 
-/// Number of socket reads that are skipped after [`EMPTY_READS`] empty ones.
+/// Number of socket reads that are skipped after [`MAX_EMPTY_READS`] empty ones.
 const SKIPPED_READS: u32 = 64;
 
 /// Time since the last read after which the sockets are polled for responses below their low-water marks.
@@ -103,9 +103,9 @@ impl Answers {
     /// Counts a socket read; `has_found` says whether it returned responses.
     pub(super) const fn record_read(&mut self, has_found: bool) {
         self.empty_reads = if has_found { 0 } else { self.empty_reads + 1 };
-        if self.empty_reads >= EMPTY_READS {
+        if self.empty_reads >= MAX_EMPTY_READS {
             // After the skipped reads, one more that finds nothing is enough to skip as many again.
-            (self.empty_reads, self.reads_to_skip) = (EMPTY_READS - 1, SKIPPED_READS);
+            (self.empty_reads, self.reads_to_skip) = (MAX_EMPTY_READS - 1, SKIPPED_READS);
         }
     }
 

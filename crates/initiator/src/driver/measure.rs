@@ -1,6 +1,7 @@
 //! Polls the kernel for the tuners of the connections, and applies the limits that the tuners find for the data
 //! in flight.
 
+pub(crate) mod offer;
 pub(crate) mod reading;
 pub(crate) mod tuner;
 

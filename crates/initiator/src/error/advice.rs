@@ -6,7 +6,7 @@ use std::fmt;
 /// a place in the list.
 macro_rules! advices {
     ($($name:ident => $text:literal,)*) => {
-        /// What can be done about an [`Error`](crate::Error).
+        /// Remedy for an [`Error`](crate::Error).
         ///
         /// The text is a part of a sentence, in terms of this crate, for programmers. A program whose users
         /// know it by its options can match on some variants and print its own text for them, and print this

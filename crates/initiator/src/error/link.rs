@@ -49,7 +49,7 @@ pub(crate) enum LinkCause {
         portal: String,
         /// Reason, as a part of the message.
         reason: &'static str,
-        /// What can be done.
+        /// The remedy.
         advice: Advice,
     },
     /// The connection failed for another reason.

@@ -1,5 +1,6 @@
 //! Reads and writes a logical unit by bytes, at any alignment.
 
+mod blocks;
 mod device;
 mod end;
 mod extents;
@@ -18,6 +19,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use iscsi_multipath::paths::Credit;
 use iscsi_multipath::{Capacity, Profile};
 use iscsi_pdu::IscsiName;
 use iscsi_pdu::scsi::Lun;
@@ -27,14 +29,11 @@ use tracing::{Span, error_span, field};
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::{Consequence, Error, UnitCause};
+use crate::handles::disk::blocks::distance;
 use crate::handles::disk::join::{WIDTH, try_join, try_join_all};
 use crate::handles::disk::pages::Cutter;
 use crate::multipath::confirmation::confirm;
 use crate::multipath::disk_status::SessionsReason;
-use crate::state::loss_cursor::SeenLosses;
-use crate::state::range_locks::{RangeGuard, RangeLocks};
-use crate::unit::logical_unit::LogicalUnit;
-
 use crate::multipath::execute::{Answered, execute};
 use crate::multipath::flush::flush;
 use crate::multipath::path::Path;
@@ -44,8 +43,10 @@ use crate::multipath::report::Report;
 use crate::runtime::{self, within};
 use crate::session::Session;
 use crate::state::counters::RequestKind;
+use crate::state::loss_cursor::SeenLosses;
+use crate::state::range_locks::{RangeGuard, RangeLocks};
+use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::{Expected, Transfer};
-use iscsi_multipath::paths::Credit;
 
 /// A logical unit as an array of bytes.
 ///
@@ -543,18 +544,13 @@ impl Disk {
     /// Returns the smallest range of whole blocks around a range of bytes; `None` if that range is empty.
     fn blocks_around(&self, offset: u64, len: u64) -> Result<Option<Range<u64>>, Error> {
         self.check_range(offset, len)?;
-        let block = u64::from(self.block_size());
-        let end = (offset + len).next_multiple_of(block);
-        Ok((len > 0).then_some(offset - offset % block..end))
+        Ok(blocks::around(offset..offset + len, self.block_size()))
     }
 
     /// Returns the largest range of whole blocks within a range of bytes; `None` if the range contains no whole
     /// block.
     fn blocks_within(&self, offset: u64, len: u64) -> Option<Range<u64>> {
-        let block = u64::from(self.block_size());
-        let end = offset + len;
-        let blocks = offset.next_multiple_of(block)..end - end % block;
-        (!blocks.is_empty()).then_some(blocks)
+        blocks::within(offset..offset + len, self.block_size())
     }
 
     /// Returns the block address of an offset in bytes, or the number of whole blocks in `bytes`.
@@ -572,34 +568,4 @@ impl Disk {
 fn span(target: Option<&IscsiName>, lun: Option<Lun>) -> Span {
     let (target, lun) = (target.map(field::display), lun.map(field::display));
     error_span!(parent: None, "disk", target, lun)
-}
-
-/// Returns the distance between two offsets within one request. It fits in a `usize`, as the data of a request
-/// fit in memory.
-fn distance(from: u64, to: u64) -> usize {
-    usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX)
-}
-
-/// Divides a range of blocks into runs of at most `most`.
-fn runs(blocks: Range<u64>, most: u64) -> impl Iterator<Item = (u64, u32)> {
-    let most = most.clamp(1, u32::MAX.into());
-    let mut lba = blocks.start;
-    std::iter::from_fn(move || {
-        let count = u32::try_from(most.min(blocks.end.saturating_sub(lba))).ok()?;
-        let run = (lba, count);
-        lba += u64::from(count);
-        (count > 0).then_some(run)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_cover_the_range_once() {
-        assert_eq!(runs(5..12, 3).collect::<Vec<_>>(), [(5, 3), (8, 3), (11, 1)]);
-        assert_eq!(runs(5..5, 3).count(), 0);
-        assert_eq!(runs(0..1 << 33, u64::MAX).map(|(_, n)| u64::from(n)).sum::<u64>(), 1 << 33);
-    }
 }

@@ -1,6 +1,6 @@
 //! Defines what a disk does when its requests have waited for the retry timeout.
 
-/// What a [`Disk`](crate::Disk) does when its last session could not be reconnected within
+/// Behaviour of a [`Disk`](crate::Disk) whose last session could not be reconnected within
 /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout).
 ///
 /// With either choice, the disk ends if further attempts cannot succeed: the target refuses the credentials

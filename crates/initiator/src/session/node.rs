@@ -14,7 +14,7 @@ use crate::driver::connector::{Connected, Connector, Opening, Reach, Segments};
 use crate::driver::io::Network;
 #[cfg(target_os = "linux")]
 use crate::driver::io::tcp::Tcp;
-use crate::driver::measure::tuner::planned_offer;
+use crate::driver::measure::offer::planned_offer;
 use crate::driver::referral::Referral;
 use crate::error::{CallerCause, Cause, Error};
 use crate::options::Options;

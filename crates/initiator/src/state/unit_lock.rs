@@ -14,7 +14,7 @@ use qcell::{QCell, QCellOwner};
 use crate::events::disk_event::DiskEvent;
 use crate::events::disk_events::EventLog;
 
-/// What the sessions of a disk know of their unit, protected by one lock.
+/// Knowledge of one unit that the sessions of a disk share, protected by one lock.
 ///
 /// A driver takes this lock while it holds the lock of its session. So no code may call into a session while
 /// it holds this lock, and tasks are woken after it is released.

@@ -21,7 +21,7 @@ pub(crate) const ABORTED_LIMIT: Duration = Duration::from_secs(5);
 /// how long that may take (IMPLICIT TRANSITION TIME, SPC-4 §6.37).
 pub(crate) const TRANSITION_LIMIT: Duration = Duration::from_secs(60);
 
-/// What follows from the result of a command within its session.
+/// Consequence of the result of a command within its session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
     /// No retry: the command has succeeded, or failed.

@@ -48,7 +48,7 @@ pub(crate) struct Flood {
     pub(crate) deaf: bool,
 }
 
-/// What happens to the connection.
+/// The fault of the connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fate {
     GoesOn,

@@ -12,7 +12,7 @@ use iscsi_testkit::pdu::Pdu;
 
 use crate::line::Line;
 
-/// What the initiator does in a test case.
+/// The initiator's work in a test case.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Job {
     /// Queries the targets of a portal.

@@ -364,7 +364,7 @@ async fn a_residual_of_unmap_is_no_error() {
     }
 }
 
-/// What a unit reports of provisioning, and what happens when zeros are written: (LBPU, LBPWS, LBPWS10 and
+/// One case of a test that writes zeros. What the unit reports of provisioning: (LBPU, LBPWS, LBPWS10 and
 /// LBPRZ of VPD page B2; LBPME and LBPRZ of READ CAPACITY (16); commands that the unit does not support),
 /// then the operation codes of WRITE SAME that it receives, and whether blocks are deallocated.
 type Zeroing = ((u8, u8, &'static [u8]), &'static [u8], bool);

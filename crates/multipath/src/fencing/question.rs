@@ -26,7 +26,7 @@ pub struct Question {
 pub enum ReserveCommand {
     /// PERSISTENT RESERVE IN.
     In {
-        /// What to read.
+        /// The data to read.
         action: PersistentReserveIn,
         /// Allocation length, in bytes.
         allocation_length: u16,

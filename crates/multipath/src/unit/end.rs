@@ -42,7 +42,7 @@ pub struct Effects {
     pub has_failed_flush: bool,
 }
 
-/// What an end means for the identity of the unit.
+/// Conclusion from the end of a command about the identity of the unit.
 enum Meaning {
     Nothing,
     /// A reason to revalidate the path.

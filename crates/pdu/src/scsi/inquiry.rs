@@ -53,7 +53,7 @@ impl fmt::Display for DeviceType {
     }
 }
 
-/// What changes the asymmetric access states of a device's ports (SPC-4 §5.11, TPGS).
+/// The side that changes the asymmetric access states of a device's ports (SPC-4 §5.11, TPGS).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum TargetPortGroupSupport {
     /// 00b: the device has no such states, or does not report them.

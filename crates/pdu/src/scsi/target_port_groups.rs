@@ -65,7 +65,7 @@ pub struct TargetPortGroup {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct SupportedStates(pub u8);
 
-/// What set the state of a group (SPC-4 §6.37, STATUS CODE).
+/// Origin of the state of a group: a host or the device (SPC-4 §6.37, STATUS CODE).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum StateChange {
     /// 00h: the device does not report it.

@@ -31,7 +31,7 @@ pub(crate) enum Urgent {
     Acknowledgement { lun: Lun },
 }
 
-/// What is sent next on a connection.
+/// The PDU that a connection sends next.
 #[derive(Debug)]
 pub(crate) enum Next {
     Urgent(Urgent),

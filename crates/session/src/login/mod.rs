@@ -83,7 +83,7 @@ pub(crate) struct LoggedIn {
     pub(crate) max_cmd_sn: CmdSn,
 }
 
-/// What the login does next.
+/// Next step of the login.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
     /// The text of the initiator's next step must be written.

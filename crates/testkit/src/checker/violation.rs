@@ -12,7 +12,7 @@ pub struct Violation {
     pub rule: &'static str,
     /// The connection on which the violation happened.
     pub connection: ConnId,
-    /// What the initiator did, as a sentence.
+    /// A sentence that says what the initiator did.
     pub text: String,
 }
 

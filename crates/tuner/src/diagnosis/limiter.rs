@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What limits a flow.
+/// The limit of a flow.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Limiter {

@@ -20,7 +20,7 @@ const START: usize = 1024;
 /// Path of the socket in the advice to serve an image by QEMU.
 const SOCKET: &str = "/tmp/disk.sock";
 
-/// What was found on source and destination.
+/// Findings about source and destination.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inspection {
     /// Warnings: the copy is probably not what the user intended.

@@ -12,7 +12,7 @@ use crate::end::End;
 use crate::ends::Ends;
 use crate::error::Error;
 
-/// What earlier runs have copied, and the checkpoint file where this run records its progress.
+/// Progress of earlier runs, and the checkpoint file in which this run records its own.
 #[derive(Clone, Debug)]
 pub(super) struct Resumption {
     pub(super) file: CheckpointFile,

@@ -21,7 +21,7 @@ pub(super) struct Transferred {
     pub(super) before: Option<Identity>,
 }
 
-/// What the verification of a copy needs.
+/// Input of the verification of a copy.
 #[derive(Debug)]
 pub(super) struct Unverified {
     /// Ranges that were copied or were there already, without the unreadable ones.

@@ -78,7 +78,7 @@ fn a_typo_below_dev_makes_no_file() {
         assert!(!is_made(), "{destination}");
         fails(&output, 1, &["destination", "no such device", "check the path"]);
     }
-    // The same rule applies to the checkpoint and the digest file: none of them may be a device.
+    // A checkpoint or digest file must not be a device either.
     let copy = folder.path("copy");
     for option in ["--checkpoint", "--digests"] {
         let keeping = |path| block_copy(&[&[&*image, &copy, option, path][..], &QUIET].concat());

@@ -14,6 +14,7 @@ mod clients;
 mod handover;
 mod hostile_text;
 mod interleavings;
+mod outages;
 mod program;
 mod refusals;
 mod sub_blocks;

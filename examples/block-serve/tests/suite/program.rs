@@ -1,93 +1,25 @@
 //! Tests of the program as a process: what it serves, its messages and its exit statuses.
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, ErrorKind, Read};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{FUA, Raw, connect, errno, soon};
+use crate::support::process::{
+    client, complaint, ended, program, raw, ready, socket, started, target, target_with,
+};
+use crate::support::soon;
 use bytes::Bytes;
 use iscsi_copy::{Device, NbdDevice};
-use iscsi_examples_common::named_units;
 use iscsi_testkit::config::{Chap, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::fault::Fault;
 use iscsi_testkit::scsi::Access;
-use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use serde_json::Value;
 use tokio::time::{sleep, timeout};
-
-const TARGET: &str = "iqn.2026-01.org.example:disk";
-
-async fn target() -> (Server, RamDisk, String) {
-    target_with(|_| {}).await
-}
-
-async fn target_with(change: impl FnOnce(&mut TargetConfig)) -> (Server, RamDisk, String) {
-    let disk = RamDisk::new(512, 8192);
-    let mut config = TargetConfig::new(TARGET, disk.clone());
-    change(&mut config);
-    let server = Server::start(Target::new(config)).await.unwrap();
-    let url = format!("iscsi://{}/{TARGET}/0", server.address());
-    (server, disk, url)
-}
-
-/// Returns a path that no other test uses.
-fn socket(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("block-serve-{name}-{}", std::process::id()))
-}
-
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_block-serve"));
-    command.env_remove("RUST_LOG").env_remove("LISTEN_FDS").args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// Starts a server, and waits until it is ready. Returns the process, the rest of its standard output, and the
-/// first JSON object.
-fn started(url: &str, socket: &Path, further: &[&str]) -> (Child, BufReader<ChildStdout>, Value) {
-    let listen = format!("unix:{}", socket.display());
-    let arguments = [&[url, "--listen", &listen, "--json"], further].concat();
-    ready(&mut program(&arguments))
-}
-
-fn ready(command: &mut Command) -> (Child, BufReader<ChildStdout>, Value) {
-    let mut child = command.spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    lines.read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        panic!("{line}{said}")
-    });
-    assert_eq!(named_units::missing(&ready), [""; 0], "{ready}");
-    (child, lines, ready)
-}
-
-async fn client(socket: &Path) -> NbdDevice {
-    let uri = format!("nbd+unix:///?socket={}&patience=0", socket.display());
-    NbdDevice::open(&uri.parse().unwrap()).await.unwrap()
-}
-
-/// Returns the last JSON object and the exit status.
-fn ended(mut child: Child, mut lines: BufReader<ChildStdout>) -> (Value, Option<i32>) {
-    let mut rest = String::new();
-    lines.read_to_string(&mut rest).unwrap();
-    let status = child.wait().unwrap().code();
-    (serde_json::from_str(&rest).unwrap(), status)
-}
-
-fn complaint(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_ends_it_when_everything_is_on_the_unit() {
@@ -313,60 +245,6 @@ async fn it_has_as_many_sessions_as_it_is_told_to() {
     assert_eq!(server.with(|target| target.sessions()), 0);
 }
 
-async fn raw(socket: &Path) -> Raw {
-    soon(Raw::shake_hands(connect(socket).await)).await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
-    let disk = RamDisk::new(512, 8192);
-    let target = || {
-        let mut config = TargetConfig::new(TARGET, disk.clone());
-        config.keys.default_time2wait = 0;
-        Target::new(config)
-    };
-    // The address is used by no other process, so that its port is still free when the target starts again.
-    let server = Server::start_at(("127.0.0.77", 0), target(), Duration::ZERO).await.unwrap();
-    let address = server.address();
-    let url = format!("iscsi://{address}/{TARGET}/0");
-    let socket = socket("outage");
-    let (mut child, lines, _) =
-        started(&url, &socket, &["--retry-timeout", "2", "--write-behind", "0"]);
-    let mut client = raw(&socket).await;
-    assert_eq!(client.write(0, 0, &[1; 4096]).await, 0);
-    assert_eq!(client.flush().await, 0);
-    assert_eq!(client.write(0, 4096, &[2; 4096]).await, 0);
-    server.stop().await;
-    // The request waits until the time limit, and then fails.
-    assert_eq!(client.read(1 << 20, 4096).await, Err(errno::IO));
-    assert_eq!(client.read(1 << 20, 4096).await, Err(errno::IO));
-    let mut other = raw(&socket).await;
-    assert_eq!(other.flush().await, errno::IO, "clients can come meanwhile");
-
-    let _server = start_again(address, target).await;
-    soon(async {
-        while client.read(1 << 20, 4096).await.is_err() {
-            sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    for client in [&mut client, &mut other] {
-        assert_eq!(client.flush().await, errno::IO, "what was not flushed may be lost");
-        assert_eq!(client.flush().await, 0);
-    }
-    assert_eq!(client.read(0, 4096).await, Ok(vec![1; 4096]));
-    assert_eq!(client.write(FUA, 0, &[3; 4096]).await, 0);
-    assert!(disk.holds(0, &[3; 4096]));
-    let mut said = child.stderr.take().unwrap();
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
-    assert_eq!(ended(child, lines).1, Some(0));
-    let mut told = String::new();
-    said.read_to_string(&mut told).unwrap();
-    for part in ["requests fail until a session is back", "a session is back"] {
-        assert!(told.lines().any(|line| line.contains(part)), "{part}: {told}");
-    }
-}
-
 /// The permissions and the group of the socket are those of the options, whatever the umask is.
 #[tokio::test(flavor = "multi_thread")]
 async fn others_may_connect_where_that_is_said() {
@@ -412,64 +290,6 @@ async fn a_connection_is_no_socket_that_listens() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("(LISTEN_FDS): it is the connection of a client"), "{said}");
     assert!(said.contains("Accept=no"), "{said}");
-}
-
-/// Starts a target at the address of a stopped one. Retries while the address is in use: a child that another
-/// test has forked keeps the old socket open until its exec.
-async fn start_again(address: SocketAddr, target: impl Fn() -> Target) -> Server {
-    let starting = async {
-        loop {
-            match Server::start_at(address, target(), Duration::ZERO).await {
-                Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                    sleep(Duration::from_millis(1)).await;
-                }
-                server => return server.unwrap(),
-            }
-        }
-    };
-    soon(starting).await
-}
-
-/// While the target is not reachable, every answered write fails. The log reports the beginning and the end of
-/// the outage, not each write.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_outage_is_told_once_and_not_for_each_write() {
-    const WRITES: u64 = 30;
-    let target = || Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 8192)));
-    let server = Server::start_at(("127.0.0.79", 0), target(), Duration::ZERO).await.unwrap();
-    let address = server.address();
-    let url = format!("iscsi://{address}/{TARGET}/0");
-    let socket = socket("lines");
-    let (mut child, lines, _) = started(&url, &socket, &["--patience", "1"]);
-    let mut client = raw(&socket).await;
-    server.stop().await;
-    for at in 0..WRITES {
-        assert_eq!(client.write(0, at * 4096, &[1; 4096]).await, 0, "it is answered ahead");
-    }
-    assert_eq!(client.flush().await, errno::IO);
-    let _server = start_again(address, target).await;
-    soon(async {
-        while client.read(1 << 20, 4096).await.is_err() {
-            sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    assert_eq!(client.write(0, 0, &[2; 4096]).await, 0);
-    while client.flush().await != 0 {}
-    let mut said = child.stderr.take().unwrap();
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
-    assert_eq!(ended(child, lines).1, Some(0));
-    let mut told = String::new();
-    said.read_to_string(&mut told).unwrap();
-    for (part, count) in [
-        ("requests fail until a session is back", 1),
-        ("a session is back", 2),
-        ("a write that was answered has failed", 1),
-        (&format!("again; {WRITES} of them that were answered before"), 1),
-    ] {
-        let lines = told.lines().filter(|line| line.contains(part)).count();
-        assert_eq!(lines, count, "{part}: {told}");
-    }
 }
 
 /// Idle clients hold no memory, so requests of 32 MiB still succeed. The test connects up to 3000 clients, as

@@ -10,7 +10,8 @@ use iscsi_multipath::max_transfer;
 use iscsi_session::BufferPool;
 use iscsi_tuner::ReadLimit;
 
-use super::{Disk, distance};
+use super::Disk;
+use super::blocks::distance;
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::Error;
 use crate::handles::disk::join::{WIDTH, try_join};

@@ -22,7 +22,7 @@ const EXCLUSIVE: ReservationType = ReservationType::WriteExclusiveRegistrantsOnl
 const KEY_READS: u32 = 4;
 const KEY_READ_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What [`Disk::preempt`] does about the commands in flight of the hosts that it fences off.
+/// Treatment of the commands that hosts have in flight when [`Disk::preempt`] fences them off.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Preempt {

@@ -8,7 +8,8 @@ use iscsi_multipath::{Blocks, unmapped_reads_zeros};
 use iscsi_pdu::scsi::{Cdb, WriteSameFlags};
 use iscsi_session::Payload;
 
-use super::{Disk, distance, runs};
+use super::Disk;
+use super::blocks::{distance, runs};
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::{Cause, Error, UnitCause};
 use crate::handles::disk::join::try_join_all;

@@ -167,8 +167,8 @@ impl Oracle {
         if flush.reported == Some((answers, faults)) {
             return Err("a loss is reported twice to one disk".to_owned());
         }
-        // The same fault may lose a write that has completed after the flush began, so only earlier ones are
-        // exempt.
+        // No loss of the writes that had completed when the flush began has to be reported again. A later write may be lost
+        // by the same fault, so its loss does.
         handle.reported = Some((at_flush, faults));
         handle.exempt = handle.exempt.max(at_flush);
         Ok(())

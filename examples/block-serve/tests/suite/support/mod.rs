@@ -1,6 +1,8 @@
 //! Starts a unit, a server of it in this process, and clients.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of tests are short")]
 
+pub(crate) mod process;
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
