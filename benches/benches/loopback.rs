@@ -168,7 +168,8 @@ fn loopback(c: &mut Criterion) {
     ] {
         let testbed = Testbed::new(options);
         let mut group = c.benchmark_group(format!("loopback, {name}"));
-        // With few requests per sample, the start and the end of the workers would take most of the time.
+        // With few requests per sample, the start and the end of the workers would take most of the time. Flat
+        // sampling gives all samples the same number of requests.
         group.sampling_mode(SamplingMode::Flat).sample_size(10);
         group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
         for (name, request) in requests {

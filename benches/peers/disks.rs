@@ -41,7 +41,7 @@ async fn measure(args: &RunArgs) -> Result<Value, Trouble> {
     let warm_up = WARM_UP * u64::from(args.depth);
     let mut workers = carry_out(workers, 0..warm_up).await?;
     if let ([worker], None) = (workers.as_mut_slice(), args.idle) {
-        // Filled once, so that its memory is mapped before the measurement.
+        // Fill the list once, so that its memory is mapped before the measurement.
         let mut latencies = vec![1; usize::try_from(count)?];
         latencies.clear();
         worker.latencies = Some(latencies);

@@ -1,5 +1,5 @@
 //! Measures the session's state machine alone, on the runtime's sockets: the cost of a read without paths,
-//! locks between tasks, time limits and the tuner. An initiator that has these costs more.
+//! locks between tasks, time limits and the tuner. An initiator also has these, so its reads cost more.
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSlice};

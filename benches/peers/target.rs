@@ -140,7 +140,7 @@ fn on_processor(schedstat: &Path) -> Option<Duration> {
 impl Drop for Target {
     fn drop(&mut self) {
         for end in ["", ".lock"] {
-            // After a kill the files remain.
+            // After a kill, the files of the control socket remain, so remove them.
             let _gone = fs::remove_file(format!("/var/run/tgtd/socket.{}{end}", self.control));
         }
     }

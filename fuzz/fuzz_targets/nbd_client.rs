@@ -1,5 +1,6 @@
 //! Feeds any bytes as from an NBD server, in pieces of any length. The client's half must not panic, must
-//! consume the input to its end, and must end each request at most once, and reads with all of their bytes.
+//! consume the input to its end, and must end each request at most once. A read that succeeds must have all of
+//! its bytes.
 #![no_main]
 
 use std::collections::BTreeSet;

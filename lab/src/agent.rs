@@ -297,7 +297,7 @@ impl Lab<'_> {
         failover::measure(point, failover, run, site).await
     }
 
-    /// Moves bytes to or from several units as one device.
+    /// Moves bytes to or from several units that are joined to one device.
     async fn stripe(&mut self, point: &Point, striped: &Striped) -> Result<Reading, Outcome> {
         let failed = |error: Error| Outcome::Failed(error.to_string());
         let mut words = self.scenario.target.words(&point.measure.keys);
@@ -311,7 +311,7 @@ impl Lab<'_> {
         stripe::measure(point, striped, &self.bench()).await
     }
 
-    /// Runs a copy through a fault. Returns the verdict and the figure.
+    /// Runs a copy during which a fault happens. Returns the verdict and the figure.
     async fn ordeal(
         &mut self,
         point: &Point,

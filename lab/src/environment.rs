@@ -21,20 +21,20 @@ use crate::size::Size;
 /// The environment of a lab.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Environment {
-    /// In a kernel that runs as a program.
+    /// A Linux kernel that runs as a program (user-mode Linux).
     Guest,
-    /// In the machine's own kernel.
+    /// Network namespaces of the machine's own kernel.
     Host,
 }
 
 /// How a lab has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ending {
-    /// By itself, with this exit status.
+    /// The lab has exited with this status.
     Status(u8),
-    /// By its time limit.
+    /// The time limit has ended the lab.
     Limit,
-    /// By a signal.
+    /// This signal has ended the lab.
     Interrupt(Signal),
 }
 
@@ -106,8 +106,8 @@ pub fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Time that an environment has to end after its time limit. A guest has a time limit of its own, in case this
-/// program is killed: it is later than this program's limit by the same time.
+/// Time that an environment has to end after its time limit. In case this program is killed, a guest has a time
+/// limit of its own, which is later than this program's limit by the same time.
 const GRACE: Duration = Duration::from_secs(30);
 
 fn in_guest(program: &Path, job: &str, memory: Size, limit: Duration) -> Command {

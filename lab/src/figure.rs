@@ -35,7 +35,8 @@ impl Figure {
         }
     }
 
-    /// Returns the figure of a copy through a fault. It has no rate, since the fault decides that.
+    /// Returns the figure of a copy through a fault. It has no rate, since the fault determines how long the
+    /// copy takes.
     pub fn of_fault(point: &Point, outcome: Outcome, told: Option<FaultFigure>) -> Self {
         let none = Self::new(point, Err(outcome));
         let Some(told) = told else { return none };

@@ -94,7 +94,7 @@ pub async fn measure(
     let mut figure = until_ready(point, &mut job, load.as_mut()).await.map_err(failed)?;
     if figure.ready_seconds.is_some() {
         cut_over(&mut figure, &mut job, load.take()).await.map_err(failed)?;
-        // Compared before any further flush: the mirror's own flush must be enough.
+        // Compare the bytes before any further flush: the mirror's own flush must be enough.
         let held = store.held_by_unit(&bench.image).map_err(|error| failed(error.into()))?;
         figure.equal = Some(held.equal);
     } else if let Some(load) = load {

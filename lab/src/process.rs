@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 
-/// A program with all its child processes: one process group, which is killed when this is dropped.
+/// A program with all its child processes: one process group, which is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Group {
     /// The program itself.
@@ -54,14 +54,14 @@ impl Drop for Group {
 /// A program that has exited.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its status and output.
+    /// Exit status and output of the program.
     pub output: Output,
-    /// Time from its start to its end.
+    /// Time from the start of the program to its end.
     pub time: Duration,
 }
 
 impl Ended {
-    /// Returns its standard output.
+    /// Returns the standard output of the program.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.output.stdout).into_owned()
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub struct ResultFile {
     /// Subject of the run, one line.
     pub title: String,
-    /// Command that makes such a file.
+    /// Command that makes this result file again.
     pub command: String,
     /// Start of the run, RFC 3339, UTC.
     pub date: String,

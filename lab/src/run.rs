@@ -40,7 +40,8 @@ pub async fn run(args: &RunArgs) -> Result<u8, Error> {
     let begun = ProcessorTime::now();
     let ending = loop {
         let ending = environment.carry_out(&job, memory, limit).await?;
-        // A target that cannot be removed disappears with its guest. On the machine's own kernel it stays.
+        // A target that cannot be removed disappears with its guest, so another guest measures the rest. On the
+        // machine's own kernel it stays.
         if ending != Ending::Status(WEDGED) || environment == Environment::Host {
             break ending;
         }

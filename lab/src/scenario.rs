@@ -166,7 +166,8 @@ impl Measure {
         self.label.as_deref().unwrap_or_else(|| self.who.name())
     }
 
-    /// Returns whether the measurement writes holes to a unit. The unit's file is replaced before.
+    /// Returns whether the measurement writes holes to a unit. The unit's file is replaced before such a
+    /// measurement.
     pub fn is_thin(&self) -> bool {
         self.source == Source::Scattered && self.direction == Direction::Write
     }

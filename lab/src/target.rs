@@ -12,7 +12,7 @@ use crate::size::Size;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// Its units, in the form of `lab/lio`: `NUMBER:SIZE[:BLOCK[:FILE|null]]`.
+    /// The units of the target, in the form of `lab/lio`: `NUMBER:SIZE[:BLOCK[:FILE|null]]`.
     pub luns: Vec<Unit>,
     /// Commands that one session may have in flight; LIO's default if not given.
     pub depth: Option<u32>,
@@ -51,9 +51,9 @@ impl Target {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Unit {
-    /// Its LUN.
+    /// LUN of the unit.
     pub number: u16,
-    /// Its size.
+    /// Size of the unit.
     pub size: Size,
     /// Whether the unit's data is in memory.
     pub in_memory: bool,

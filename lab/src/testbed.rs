@@ -40,7 +40,7 @@ pub struct Testbed {
 #[derive(Debug, PartialEq)]
 enum Standing {
     Nothing,
-    /// Making or removing it has begun and not completed: parts of it may exist.
+    /// Making or removing the target has begun and not completed: parts of the target may exist.
     Parts,
     /// The target exists as these words describe it.
     Whole(Vec<String>),

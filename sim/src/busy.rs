@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// SYNCHRONIZE CACHE (10) and (16).
+/// Operation codes of SYNCHRONIZE CACHE (10) and (16).
 const FLUSHES: [u8; 2] = [0x35, 0x91];
 
 /// A period in which a target does not respond.
@@ -114,7 +114,7 @@ impl Unread {
         }
     }
 
-    /// Returns the next part for the target.
+    /// Returns the next part of the unread data, for the target to read.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         let bytes = self.parts.pop_front()?;
         self.len -= bytes.len();
@@ -124,7 +124,7 @@ impl Unread {
         Some(bytes)
     }
 
-    /// Returns whether the target neither reads nor sends on this connection at `now`. Clears a period that
+    /// Returns whether the target neither reads nor sends on this connection at `now`. Clears the silence if it
     /// is over.
     pub(crate) fn is_silent(&mut self, now: Instant) -> bool {
         if self.silence.is_some_and(|silence| silence.is_over(now)) {
@@ -145,12 +145,12 @@ impl Unread {
         self.ping_due.is_some_and(|due| due <= now)
     }
 
-    /// Returns the times at which the period ends and the ping timer expires.
+    /// Returns the times at which the silence ends and the ping timer expires.
     pub(crate) fn next(&self) -> impl Iterator<Item = Instant> + use<> {
         self.silence.map(|silence| silence.until).into_iter().chain(self.ping_due)
     }
 
-    /// Ends the period: the target reads the connection again.
+    /// Ends the silence: the target reads the connection again.
     pub(crate) fn heal(&mut self) {
         (self.silence, self.ping_due) = (None, None);
     }

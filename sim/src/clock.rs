@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 thread_local! {
-    /// Lead of the world's clock over the processes' clock, which is the runtime's.
+    /// How far the clock of the world is ahead of the processes' clock, which is the runtime's.
     static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     /// How long the processes were stopped, in all episodes of the thread.
     static STOPPED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
@@ -17,7 +17,7 @@ pub(crate) fn now() -> Instant {
     Instant::now() + AHEAD.get()
 }
 
-/// Sets the lead of the world over the processes.
+/// Sets how far the clock of the world is ahead of the processes' clock.
 pub(crate) fn set_ahead(ahead: Duration) {
     AHEAD.set(ahead);
 }

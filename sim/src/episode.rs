@@ -61,7 +61,7 @@ impl Report {
         Self { seed, violation: None, hash: 0, requests: 0, counts, elapsed, trace }
     }
 
-    /// Adds the report of a second part.
+    /// Adds the report of a second part of the episode.
     pub(crate) fn and(mut self, second: Self) -> Self {
         self.violation = self.violation.or(second.violation);
         self.hash = mix(self.hash ^ second.hash.rotate_left(1));
@@ -183,7 +183,7 @@ impl Episode<'_> {
         faults.abort();
         let is_impatient = self.rng.percent(50);
         let is_idle = is_impatient && timeout(IMPATIENCE, idle(&mut hosts)).await.is_ok();
-        // No request may begin after this: its retry timeout would run from that time on.
+        // No request may begin from here on: its retry timeout would begin only then, and end late.
         self.requests += operations - left.swap(0, Ordering::Relaxed);
         if is_idle {
             return self.end(hosts, MAX_CLOSING).await;
@@ -219,7 +219,7 @@ impl Episode<'_> {
         self.shared.moved.notify_one();
     }
 
-    /// Runs the hosts until they have made enough requests or make no more, or until the time limit.
+    /// Runs the hosts until they have made enough requests, until no worker is left, or until the time limit.
     async fn run(&mut self, hosts: &mut Vec<Host>) {
         let limit = self.faults.phase(self.rng.millis(10_000..600_000));
         let mut running = JoinSet::new();
@@ -234,7 +234,7 @@ impl Episode<'_> {
         hosts.extend(ended.into_iter().map(|(_, host)| host));
     }
 
-    /// Closes the disks. Nothing may change after that. Some processes go on to the next phase.
+    /// Closes the disks. Nothing may change on the unit after that. Some processes go on to the next phase.
     async fn end(&mut self, mut hosts: Vec<Host>, limit: Duration) -> Result<(), String> {
         // Closing a disk counts as a reason for a loss. So first wait until each suspected loss has a reason
         // or is a violation.

@@ -31,7 +31,7 @@ const LAST_HANDLE: u32 = 63;
 /// streams.
 const MAX_WORKERS: u32 = 8;
 
-/// A host of an episode.
+/// A host of an episode: it runs one process at a time.
 pub(crate) struct Host {
     pub(crate) shared: Arc<Shared>,
     pub(crate) rng: Rng,
@@ -41,7 +41,7 @@ pub(crate) struct Host {
     pub(crate) is_strict: bool,
     /// The initiator's name.
     pub(crate) name: &'static str,
-    /// The grains that it may write: whole blocks.
+    /// The grains (64 bytes each) that the host may write: whole blocks.
     pub(crate) part: Range<usize>,
     pub(crate) left: Arc<AtomicUsize>,
     /// Longest pause of a worker between two requests, milliseconds.
@@ -103,8 +103,8 @@ impl Host {
         self.classes.contains(&class)
     }
 
-    /// Returns whether disks are opened while faults happen. With faults that change or replace the unit they
-    /// are not, since another unit may be present when a disk opens.
+    /// Returns whether disks are opened while faults happen. Disks are not opened during faults that change or
+    /// replace the unit, since another unit may be present then.
     fn reopens(&self) -> bool {
         !Class::CHANGES_OF_UNIT.iter().any(|class| self.has(*class))
     }
@@ -144,7 +144,8 @@ impl Host {
             // whether the disk reconnects over another portal.
             options = options.with_sessions(Sessions::Fixed(1));
         }
-        // One unit of a volume may be away for longer than the retry timeout, while the others serve.
+        // One unit of a volume may be away for longer than the retry timeout, while the others serve. So disks
+        // of a volume outlast the timeout more often.
         let share = if self.topology.is_of_volume() { 60 } else { 15 };
         let outlasts = beside.percent(share) || self.outlasts;
         if outlasts {
@@ -303,7 +304,7 @@ impl Host {
         }
     }
 
-    /// Waits until there were enough requests, or no worker makes any more.
+    /// Waits until there were enough requests, or until all workers have ended.
     async fn enough(&mut self) {
         let left = Arc::clone(&self.left);
         let is_enough = || left.load(Ordering::Relaxed) == 0;

@@ -11,10 +11,10 @@ use crate::clock;
 /// this time, unless a link stalls.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// Reasons for losses, for all disks.
+/// Reasons for which the initiator may report lost writes, for all disks.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
-    /// Number of reasons so far.
+    /// Number of events so far that may lose writes, or may hide the report of a loss.
     reasons: u64,
     /// State at the time when the opening of each disk began.
     at_opening: BTreeMap<usize, AtOpening>,
@@ -24,8 +24,8 @@ pub(crate) struct Losses {
     /// Whether a write-back has failed. A session that reuses the name of an earlier I_T nexus may receive
     /// the deferred error late.
     has_deferred: bool,
-    /// Number of task management functions that targets have executed. The connection that requested one may
-    /// be gone by then.
+    /// Number of task management functions that targets have executed, also those whose connection was gone by
+    /// then.
     managed: u32,
     /// Reported losses without a known reason, each with the time until which a reason may still become known,
     /// and the number of reasons at the time of the report.
@@ -52,8 +52,8 @@ impl Losses {
         self.reason();
     }
 
-    /// Notes the number of task management functions that the targets have executed so far. A further one is
-    /// a reason: it may be a reset, and a command that an abort has ended does not report resets.
+    /// Notes the number of task management functions that the targets have executed so far. A further function
+    /// is a reason for a loss: it may be a reset, and a command that an abort has ended does not report resets.
     pub(crate) const fn managed(&mut self, count: u32) {
         if self.managed != count {
             self.managed = count;

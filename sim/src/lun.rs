@@ -9,7 +9,7 @@ use iscsi_testkit::target::Target;
 
 use crate::oracle::{GRAIN, Moment, Oracle};
 
-/// The LUN.
+/// The LUN by which disks are opened.
 const NUMBER: u16 = 0;
 
 /// How initiators find out that the unit was replaced.
@@ -29,7 +29,7 @@ pub(crate) struct Lun {
     blocks: u64,
     min_blocks: u64,
     strangers: Vec<Stranger>,
-    /// Whether the last of the strangers is present instead of the original.
+    /// Whether the last of the `strangers`, units that replace the original for a while, is present.
     is_exchanged: bool,
     /// When the original was last put back.
     restored: Option<Moment>,
@@ -43,7 +43,7 @@ struct Stranger {
     disk: RamDisk,
     image: Bytes,
     /// When each disk was informed that this is another unit. Writes that the disk begins after that may not
-    /// reach it.
+    /// reach this unit.
     was_found: BTreeMap<usize, Moment>,
 }
 
@@ -86,7 +86,7 @@ impl Lun {
         self.min_blocks = self.min_blocks.min(self.original.disk.blocks());
     }
 
-    /// Counts the current blocks as present all the time.
+    /// Sets the smallest number of blocks to the current number.
     pub(crate) fn forget_resizes(&mut self) {
         self.min_blocks = self.original.disk.blocks();
     }
@@ -95,8 +95,8 @@ impl Lun {
         self.is_exchanged
     }
 
-    /// Replaces the unit by another one with as many bytes: under the same name with another block size, or
-    /// under another name.
+    /// Replaces the unit by another one of the same size in bytes: under the same name with another block size,
+    /// or under another name.
     pub(crate) fn exchange(
         &mut self,
         targets: &mut [Target],

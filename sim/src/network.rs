@@ -18,7 +18,7 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Reachability, Shared};
 
-/// Timeout of a connection attempt to a dark portal, as in the kernel.
+/// Timeout of a connection attempt to a portal that does not respond, as in the Linux kernel.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(127);
 /// Largest number of bytes that arrive together.
 const SEGMENT: usize = 16 << 10;
@@ -35,7 +35,7 @@ pub(crate) struct SimulatedNetwork {
 }
 
 impl SimulatedNetwork {
-    /// Waits forever if the process has ended.
+    /// Returns immediately if the process runs, and never if it has ended.
     async fn alive(&self) {
         let has_ended = self.shared.lock().has_ended(self.process);
         if has_ended {

@@ -122,8 +122,8 @@ impl Class {
         )
     }
 
-    /// Returns whether episodes in which only links fail may have this class. Data that was sent over such
-    /// links may arrive late.
+    /// Returns whether episodes in which only links fail may have this class. They may have `Zombie`: a write
+    /// that was sent before its link failed may be executed late.
     pub(crate) const fn is_about_links(self) -> bool {
         !self.is_event() || matches!(self, Self::Cut | Self::Stall | Self::Refuse | Self::Zombie)
     }

@@ -19,9 +19,9 @@ const MAX_HANDLE: u32 = 60;
 struct Streaming {
     stream: DiskStream,
     handle: u32,
-    /// Writes that have not been waited for.
+    /// Writes whose completion the worker has not waited for.
     pending: Vec<Write>,
-    /// When the first of these writes began.
+    /// When the first of the `pending` writes began.
     begun: Moment,
     /// When the stream last dropped its read-ahead.
     cleared: Moment,
@@ -225,7 +225,7 @@ impl Worker {
         result
     }
 
-    /// Notes that all writes of the stream have ended. After a failure, a flush may not succeed.
+    /// Notes that all writes of the stream have ended. If one has failed, a flush must fail too.
     async fn has_written(&mut self, streaming: &mut Streaming, is_well: bool) {
         if streaming.pending.is_empty() {
             return;

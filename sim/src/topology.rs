@@ -27,14 +27,14 @@ struct PortalGroup {
     tag: u16,
 }
 
-/// Purposes of the random draws.
+/// Numbers that separate the random draws for different purposes.
 const PROVISIONING: u64 = 1;
 const EARLY_TASKS: u64 = 2;
 const PORT_GROUPS: u64 = 3;
 const NUMBERS: u64 = 4;
 
-/// Makes a fifth of the units deallocate blocks by UNMAP only (LBPU and LBPRZ, without LBPWS), in granules of
-/// several blocks. Some of these units leave blocks unchanged.
+/// Makes a fifth of the units deallocate blocks by UNMAP only (LBPU and LBPRZ, without LBPWS), in granules of 1
+/// to 8 blocks. Some of these units leave blocks unchanged.
 fn provision(behavior: &mut UnitBehavior, blocks: u64, rng: &mut Rng) {
     if !rng.percent(20) {
         return;

@@ -131,7 +131,7 @@ impl Direction {
 pub(crate) struct Wire {
     /// The process whose connection it is.
     pub(crate) process: u64,
-    /// Index of the portal that it leads to.
+    /// Index of the portal that the connection leads to.
     pub(crate) portal: usize,
     pub(crate) connection: ConnId,
     pub(crate) to_target: Direction,

@@ -14,7 +14,7 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Shared, World};
 
-/// Length of the longest request, grains.
+/// Length of the longest request, in grains of 64 bytes.
 const MAX_GRAINS: usize = 64 << 10 >> 6;
 
 /// State that the workers of a disk share.
@@ -27,7 +27,7 @@ pub(crate) struct Work {
     pub(crate) portals: usize,
     /// Number of the next handle that a worker makes.
     pub(crate) handles: Arc<AtomicU32>,
-    /// The grains that may be written: whole blocks.
+    /// The grains (64 bytes each) that may be written: whole blocks.
     pub(crate) part: Range<usize>,
     /// Number of requests that all workers together have still to make.
     pub(crate) left: Arc<AtomicUsize>,
@@ -55,7 +55,7 @@ pub(crate) struct Worker {
     /// Number of the handle among the handles of the disk.
     pub(crate) handle: u32,
     pub(crate) rng: Rng,
-    /// Range of its last request.
+    /// Range of the worker's last request.
     pub(crate) last: Range<usize>,
 }
 
@@ -190,7 +190,7 @@ impl Worker {
         self.grains(&part)
     }
 
-    /// Draws a part of a range. At times the range of the last request, which may not have completed.
+    /// Draws a part of a range. At times returns the range of the last request, which may not have completed.
     pub(crate) fn grains(&mut self, of: &Range<usize>) -> Range<usize> {
         let is_within = of.start <= self.last.start && self.last.end <= of.end;
         if self.last.is_empty() || !is_within || self.rng.percent(75) {
@@ -341,8 +341,8 @@ impl Worker {
         world.oracle.on_reported_loss(self.work.opened, handle);
     }
 
-    /// Returns whether another unit may have responded to a request that began at `begun` before the
-    /// initiator could notice that.
+    /// Returns whether another unit may have responded to a request that began at `begun`, before the initiator
+    /// could notice that it had replaced the original unit.
     pub(crate) fn may_be_of_another(&self, world: &World, begun: Moment) -> bool {
         world.lun.may_have_misled(self.work.has_connections, begun)
     }

@@ -36,7 +36,7 @@ pub(crate) enum Reachability {
 
 #[derive(Debug)]
 pub(crate) struct Portal {
-    /// Index of its portal group, which is a target of its own.
+    /// Index of the portal's group, which is a target of its own.
     pub(crate) target: usize,
     pub(crate) reachability: Reachability,
 }

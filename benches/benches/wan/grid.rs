@@ -11,7 +11,7 @@ const KIB: u64 = 1024;
 /// The send buffers of the full grid, in KiB of data.
 const BUFFERS: [u64; 12] = [128, 256, 384, 512, 640, 768, 1024, 1152, 1280, 1536, 2048, 2560];
 
-/// Settings of sends.
+/// How data is sent: the length of each send, and Nagle's algorithm.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Variant {
     /// A page per send; small segments are sent immediately.

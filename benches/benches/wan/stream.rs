@@ -108,8 +108,8 @@ impl Stream {
         }
     }
 
-    /// Returns a reading of the connection. The request wakes the session's task, which then sends what it
-    /// can.
+    /// Returns a reading of the connection. Asking for the reading wakes the session's task, which then sends
+    /// what it can.
     pub(crate) async fn reading(&self) -> Result<Reading, Error> {
         self.session.reading().await
     }

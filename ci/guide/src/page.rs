@@ -31,7 +31,7 @@ pub struct Page {
 /// A command, and its output on the page.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Step {
-    /// Line of the page on which it begins, counted from 1.
+    /// Line of the page on which the command begins, counted from 1.
     pub line: usize,
     /// The command, for a shell.
     pub command: String,

@@ -5,7 +5,7 @@
 /// The limit that a type exceeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum What {
-    /// Number of files with its methods.
+    /// Number of files with methods of the type.
     Files,
     /// Number of fields.
     Fields,

@@ -35,7 +35,7 @@ struct Module {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Type {
     pub(crate) fields: usize,
-    /// Files with blocks of its methods, or of a trait of the workspace.
+    /// Files with an `impl` block of the type: of its methods, or of a trait of the workspace.
     pub(crate) files: BTreeSet<String>,
 }
 
@@ -130,8 +130,8 @@ impl Modules {
             || path.first().is_some_and(|first| rules::library(first).is_some())
     }
 
-    /// Adds the arrow of an import. A re-export from below is an arrow only if the module itself uses the
-    /// name. If a module is imported, the paths that begin with its name make the arrows.
+    /// Adds the arrow of an import. A re-export from a module below is an arrow only if the module itself uses
+    /// the name. An import of a module makes no arrow: the paths that begin with its name do.
     fn import_arrow(&self, at: usize, import: &Import, arrows: &mut Arrows) {
         let found = self.resolve(at, &import.path, MAX_STEPS);
         let from_below = match found {

@@ -4,7 +4,7 @@
 pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/block-device", &[]),
     ("crates/pdu", &[]),
-    // Of this leaf crate, `session` uses only the trait of a pool of buffers. With a trait of its own, each
+    // `session` uses only one trait of `block-device`, for a pool of buffers. With a trait of its own, each
     // read of a device would need a second pool around the first one, and a second dynamic call for its buffer.
     ("crates/session", &["crates/block-device", "crates/pdu"]),
     ("crates/rate", &[]),

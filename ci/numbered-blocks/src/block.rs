@@ -12,8 +12,8 @@ use crate::layout::{BLOCK, Layout, mixed};
 #[repr(C, align(4096))]
 pub(crate) struct Block(pub(crate) [u8; BLOCK]);
 
-/// The error for a block that no writer has ever written to its place: the number and the generation at its
-/// beginning.
+/// The error for a block that no writer has ever written to its place. It has the number and the generation at
+/// the beginning of the block.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Damaged {
     /// The number at the beginning of the block.

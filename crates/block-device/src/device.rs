@@ -122,8 +122,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         self.below().is_none_or(Device::is_settled)
     }
 
-    /// Reads from `offset` on into `buffer` and returns it filled. Its length is the number of
-    /// bytes to read.
+    /// Reads from `offset` on into `buffer` and returns it filled. The length of `buffer` is the number of bytes
+    /// to read.
     ///
     /// # Errors
     /// When the range is not on the device, or the device fails. The buffer is lost.

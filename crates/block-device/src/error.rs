@@ -10,9 +10,9 @@ use crate::error_kind::DeviceErrorKind;
 
 /// Reason why a request to a [`Device`](crate::Device) failed.
 ///
-/// A caller decides by the [`kind`](Self::kind). The [`source`](Error::source) is the error of the unit, the
-/// export or the system, and gives the text; [`advice`](Self::advice) says what the user can do. If the
-/// device is a part of a larger one, the text begins with the name of the part.
+/// A caller decides by the [`kind`](Self::kind) what to do. The [`source`](Error::source) is the error of the
+/// unit, the export or the system, and gives the text; [`advice`](Self::advice) says what the user can do. If
+/// the device is a part of a larger one, the text begins with the name of the part.
 ///
 /// ```
 /// use std::io;

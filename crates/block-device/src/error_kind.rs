@@ -8,8 +8,8 @@ macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident => $text:literal, $io:ident;)*) => {
         /// Meaning of a [`DeviceError`](crate::DeviceError) to the user of the device.
         ///
-        /// Callers decide by the kind. The text and the [source](std::error::Error::source) of the error say
-        /// what exactly failed.
+        /// Callers decide by the kind what to do. The text and the [source](std::error::Error::source) of the
+        /// error say what exactly failed.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
         pub enum DeviceErrorKind {
@@ -57,7 +57,7 @@ kinds! {
     OutOfMemory => "no memory is left", OutOfMemory;
     /// The request is not permitted: by the rights of a file, or by a reservation of another host.
     Denied => "the request is not permitted", PermissionDenied;
-    /// Another host has fenced this one off, and uses the device.
+    /// Another host has fenced this host off, and uses the device.
     #[doc(alias = "preempted")]
     Fenced => "another host has taken the device over", PermissionDenied;
     /// The device, or the file or export that holds it, does not exist.
@@ -72,7 +72,7 @@ kinds! {
     /// The device cannot take the request now: retry later.
     Busy => "the device is busy", ResourceBusy;
     /// The result of an earlier write is unknown, and that write may still be executed. Write nothing to its
-    /// range until it is certain that it will not be.
+    /// range until it is certain that the write will not be executed.
     InDoubt => "an earlier write may still be carried out", ResourceBusy;
     /// The medium cannot return the bytes of this read; other bytes may be readable.
     #[doc(alias = "bad block")]

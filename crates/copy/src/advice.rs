@@ -21,8 +21,8 @@ pub enum CopyAdvice {
 }
 
 impl CopyAdvice {
-    /// Returns the advice on the error of a device; `None` where its text says all that is known, and for an
-    /// error of the system.
+    /// Returns the advice on the error of a device; `None` where the text of the error says all that is
+    /// known, and for an error of the system.
     pub fn on(error: &DeviceError) -> Option<Self> {
         error.advice().map(Self::Device)
     }
@@ -40,7 +40,7 @@ impl fmt::Display for CopyAdvice {
 }
 
 impl CopyError {
-    /// Returns what to do about the error; `None` where the text says all that is known.
+    /// Returns what to do about the error; `None` where the text of the error says all that is known.
     pub fn advice(&self) -> Option<CopyAdvice> {
         match self {
             Self::Source(cause) | Self::Destination(cause) | Self::Flush(cause) => {

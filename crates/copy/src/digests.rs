@@ -20,7 +20,7 @@ use thiserror::Error as ThisError;
 use crate::ends::identity::Identity;
 use crate::zeros::is_zero;
 
-/// Version of the format that is written, and the latest that is read.
+/// Version of the format that is written, and the latest version that is read.
 const VERSION: u32 = 2;
 pub(crate) const TITLE: &str = "# iscsi-copy digests ";
 const ALGORITHM: &str = "# algorithm: blake3";
@@ -235,9 +235,9 @@ impl Digests {
         while is_first || reader.at < text.len() {
             let first = reader.number + 1;
             let (lines, is_sound) = reader.batch();
-            // Lines without a check at the end of the file were cut off during a write. But an end line is
-            // always the first line of its batch, because everything above it was saved before. So where an
-            // end line follows other lines, the check between them is damaged.
+            // Lines without a check at the end of the file were cut off during a write. But an end line always directly
+            // follows a check, because everything above it was saved before. So where an end line follows other lines,
+            // the check between them is damaged.
             let is_cut_off =
                 reader.at == text.len() && lines.iter().skip(1).all(|(_, line)| *line != END);
             if !is_sound && (is_first || !is_cut_off) {
@@ -325,7 +325,7 @@ impl<'a> Reader<'a> {
         let len = rest.iter().position(|byte| *byte == b'\n');
         self.at += len.map_or(rest.len(), |len| len + 1);
         self.number += 1;
-        // A line that is not UTF-8 is invalid, as an empty line is.
+        // An empty line is malformed. It stands for a line that is not UTF-8, or has no line end.
         Some(len.map_or("", |len| str::from_utf8(&rest[..len]).unwrap_or_default()))
     }
 

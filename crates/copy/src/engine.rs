@@ -246,7 +246,7 @@ impl Engine {
         // A stream has no ranges to query: it receives zeros as data.
         let Some(device) = self.ends.destination.shared() else { return Blank::default() };
         // Earlier copies may have written data even where no digest is known, so the destination counts as zeros
-        // only in the first one.
+        // only in the first copy.
         let is_first =
             self.parts.digesting.as_ref().is_none_or(|digesting| digesting.file.begin_first());
         if self.options.destination_is_zero && is_first {
@@ -462,7 +462,7 @@ impl Engine {
     }
 }
 
-/// Returns the result of a task; resumes its panic.
+/// Returns the result of a task; continues the panic of a task that has panicked.
 fn joined(result: Result<Result<Ended, CopyError>, JoinError>) -> Result<Ended, CopyError> {
     match result.map_err(JoinError::try_into_panic) {
         Ok(result) => result,

@@ -62,7 +62,7 @@ pub enum CopyError {
     /// The copy was [abandoned](crate::Control::abandon) while writes were in flight.
     #[error("abandoned with {in_flight} bytes in flight, which may be written or not")]
     Abandoned {
-        /// Number of bytes of those writes.
+        /// Number of bytes of the writes in flight.
         in_flight: u64,
     },
 }

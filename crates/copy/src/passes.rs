@@ -92,7 +92,7 @@ struct Total {
 pub struct EndedPass {
     /// The progress of the pass, which is complete.
     pub progress: Progress,
-    /// Time from its beginning to the end of its last flush.
+    /// Time from the beginning of the pass to the end of its last flush.
     pub time: Duration,
     /// Bytes written to the source during the pass; `None` until the changes are known, and after the last
     /// pass.
@@ -388,7 +388,7 @@ fn widened(ranges: &RangeSet, digests: Option<&DigestFile>, len: u64) -> RangeSe
     wide.as_ref().unwrap_or(ranges).overlap(&(0..len))
 }
 
-/// Returns the sums of the numbers of two copies; positions are not added.
+/// Returns the sums of the byte counts of two copies; `total`, `done` and `flushed` are not added.
 fn added(one: &Progress, other: &Progress) -> Progress {
     Progress {
         resumed: one.resumed + other.resumed,

@@ -47,7 +47,7 @@ pub enum Event {
     Flushed(Progress),
     /// The destination may have lost unflushed bytes; they are copied again.
     Lost {
-        /// Number of these bytes.
+        /// Number of bytes that may be lost.
         bytes: u64,
     },
     /// The medium of the source could not read these bytes; they are omitted.

@@ -22,8 +22,8 @@ use blocks::whole_blocks;
 use questions::{Answer, Pace, Questions};
 use segment::{Segment, segments};
 
-/// Number of known or asked ranges above which no further query is sent, unless the next range is unknown.
-/// Also the largest number of ranges in one query.
+/// Number of ranges, known or with a query in flight, at which no further query is sent, unless the next
+/// range is unknown. Also the largest number of ranges in one query.
 const ENOUGH: usize = 1024;
 
 /// The lengths to which queries are rounded.
@@ -73,7 +73,7 @@ impl Front {
 /// The known ranges of a device, and the queries to it.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    /// Asked or known ranges: first byte, byte after the last one, and state.
+    /// Ranges that are known, or whose query is in flight: first byte, byte after the last one, and state.
     pieces: BTreeMap<u64, (u64, State)>,
     questions: Questions,
     /// Number of the next query.
@@ -96,8 +96,8 @@ impl Survey {
         Self { questions: Questions::none(), ..Self::new(false) }
     }
 
-    /// Returns whether no asked or known range remains, and no part of a stream. Queries in flight whose
-    /// results are not needed any more do not count.
+    /// Returns whether no range remains that is known or whose query is in flight, and no part of a stream.
+    /// Queries in flight whose results are not needed any more do not count.
     pub(crate) fn is_over(&self) -> bool {
         self.pieces.is_empty() && self.stream.is_none()
     }
@@ -151,8 +151,8 @@ impl Survey {
         Some(Question { number: self.next - 1, block: grid.block, begun: now, range })
     }
 
-    /// Marks ranges that are too short for a query as data. The rest of a longer range, of which a query has
-    /// covered the beginning, does not count as short.
+    /// Marks ranges that are too short for a query as data. The rest of a longer range whose beginning a
+    /// query has covered does not count as short.
     fn put_short(&mut self, unknown: &mut RangeSet, grid: Grid) {
         while let Some(range) = unknown.first()
             && range.end - range.start <= grid.short
@@ -165,7 +165,7 @@ impl Survey {
         }
     }
 
-    /// Returns whether the byte before `at` is asked or known.
+    /// Returns whether the byte before `at` is known, or its query is in flight.
     fn is_known_before(&self, at: u64) -> bool {
         self.pieces.range(..at).next_back().is_some_and(|(_, (end, _))| *end == at)
     }
@@ -203,8 +203,8 @@ impl Survey {
         }
     }
 
-    /// Replaces the asked ranges with the reported extents, and returns the number of their bytes that are
-    /// zeros.
+    /// Replaces the ranges of a query with the extents that its result reports, and returns the number of
+    /// their bytes that are zeros.
     fn put(
         &mut self,
         question: &Question,
@@ -238,7 +238,7 @@ impl Survey {
         spared
     }
 
-    /// Returns zeros to the survey that were cut off and must wait.
+    /// Returns zeros to the survey that were cut off from it, and must wait.
     pub(crate) fn put_back(&mut self, zeros: &RangeSet) {
         self.pieces.extend(zeros.iter().map(|range| (range.start, (range.end, State::Zeros))));
     }
@@ -327,7 +327,7 @@ impl Survey {
         is_unknown && self.questions.are_under_way() && !self.questions.allow_blind(0)
     }
 
-    /// Records what reading does from `now` on.
+    /// Records the state of reading from `now` on.
     pub(crate) fn set_pace(&mut self, now: Instant, pace: Pace) {
         self.questions.set_pace(now, pace);
     }

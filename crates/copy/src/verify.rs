@@ -59,7 +59,7 @@ pub enum VerifyError {
     /// The destination holds other data than were written to it.
     #[error("{0}")]
     Mismatch(Difference),
-    /// It could not be read.
+    /// The destination could not be read.
     #[error("destination: {0}")]
     Destination(#[source] DeviceError),
     /// The source could not be read again. Data that an earlier run has copied are compared with the source
@@ -78,22 +78,22 @@ pub enum VerifyError {
 /// The first place at which source and destination differ.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Difference {
-    /// They differ at this byte.
+    /// The destination differs at this byte.
     At(u64),
-    /// They differ somewhere in these bytes. The exact byte is unknown, because the source has changed since
-    /// the copy.
+    /// The destination differs somewhere in this range. The exact byte is unknown, because the source is not
+    /// available for a comparison, or has changed since the copy.
     Within {
-        /// Offset of the first of these bytes.
+        /// Offset of the first byte of the range.
         offset: u64,
-        /// Number of these bytes.
+        /// Length of the range, bytes.
         len: u64,
     },
 }
 
 /// The result of comparing a piece: its range, and its bytes if they differ from the expected ones.
 type Compared = Result<(Range<u64>, Option<Bytes>), VerifyError>;
-/// The reads in flight. Each has the side that had not reported yet whether the range holds data; `None` if
-/// that was known.
+/// The reads in flight. Each has the side that had not reported yet, when the read began, whether the range holds
+/// data; `None` if that was known.
 type Comparisons = JoinSet<(Compared, Option<Side>)>;
 
 /// Reads a piece from the destination, and compares it with the expected data.

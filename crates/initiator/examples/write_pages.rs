@@ -60,7 +60,7 @@ async fn run() -> Result<(), Error> {
     session.logout().await
 }
 
-/// Returns the result of one write. Continues a panic of its task; nothing cancels that task.
+/// Returns the result of one write. If its task panicked, panics as well. No code cancels the task.
 fn ended(joined: Option<Result<Result<(), Error>, tokio::task::JoinError>>) -> Result<(), Error> {
     match joined {
         Some(Ok(result)) => result,

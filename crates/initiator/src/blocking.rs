@@ -1,9 +1,9 @@
 //! Provides blocking handles for programs without async: every method waits until it has finished.
 //!
-//! An [`Initiator`] runs a tokio runtime on a separate thread. Its disks share the runtime, which ends with the
-//! last of them. All handles can be used from many threads. Each call is one request (a large one is split into
-//! concurrent parts), so use many threads to keep a link busy. A [`DiskStream`] reads ahead, and returns from
-//! writes before they are sent, so one thread is enough for it.
+//! An [`Initiator`] runs a tokio runtime on a separate thread. Its disks share the runtime, which runs until the
+//! initiator and all its disks are dropped. All handles can be used from many threads. Each call is one request
+//! (a large one is split into concurrent parts), so use many threads to keep a link busy. A [`DiskStream`] reads
+//! ahead, and returns from writes before they are sent, so one thread is enough for it.
 //!
 //! A call inside an async task of tokio would block that task's runtime. So it returns an error with the advice
 //! [`Await`](crate::Advice::Await) instead; inside `spawn_blocking` it works. To call a method that has no

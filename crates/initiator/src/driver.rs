@@ -55,7 +55,8 @@ pub(crate) struct Driver {
     session: Session,
     peer: Peer,
     shared: Arc<Shared>,
-    /// Span of the session's log entries: a copy of the span in `shared`, which requests then need not read.
+    /// Span of the session's log entries: a copy of the span in `shared`, so that a request need not read
+    /// `shared`.
     span: Span,
     inbox: Inbox,
     reach: Reach,
@@ -75,7 +76,7 @@ struct Inbox {
     announced: usize,
     /// Messages taken from the queue in a turn; kept between turns to reuse its memory.
     messages: Vec<Message>,
-    /// Whether all handles are gone.
+    /// Whether all handles of the session have been dropped.
     orphaned: bool,
 }
 
@@ -207,7 +208,8 @@ impl Driver {
 
 /// Opens and closes the connections of the session: the leading one, and those that join it.
 impl Driver {
-    /// Opens a connection. Connections that join use the portal of the leading one.
+    /// Opens a connection. A connection that joins the session uses the portal of the leading connection, unless
+    /// the target has redirected it.
     fn open(&mut self, cid: Cid, address: Option<TargetAddress>) {
         let is_first = cid == LEADING && address.is_none();
         let (portal, referral) = match (cid, address) {
@@ -276,7 +278,7 @@ impl Driver {
         self.session.handle_disconnected(cid, why, self.now());
     }
 
-    /// Removes a connection that the session continues without.
+    /// Removes a lost connection. The session continues over its other connections.
     fn lost(&mut self, cid: Cid, why: &SessionError) {
         self.remove(cid);
         span_of(cid).in_scope(|| self.remark(&format!("a connection of the session ended: {why}")));
@@ -302,7 +304,7 @@ impl Driver {
     fn begin(&mut self) {
         if let Some(negotiated) = self.session.negotiated().cloned() {
             self.add_connections(negotiated.max_connections);
-            // The leading connection logs in only once, so `set` cannot fail, and its result is dropped.
+            // The leading connection logs in only once, so setting `terms` cannot fail: its result is dropped.
             let (portal, tsih) = (self.peer.portal().clone(), self.session.tsih());
             let leading = self.links.transports.iter().find(|transport| transport.cid == LEADING);
             let address = leading.and_then(Transport::tuner).map(|tuner| tuner.address().ip());

@@ -135,7 +135,7 @@ pub(crate) enum Consequence {
         cause: Error,
     },
     /// A disk was closed, and it is not proved that the target will not carry out a write of a lost
-    /// session later. What was flushed is safe until other data is written there.
+    /// session later. Flushed data is safe until other data is written to the same blocks.
     #[error(
         "the target may still carry out writes of a lost session, over what is written there later: {why}"
     )]

@@ -65,7 +65,7 @@
 //! - **Failover:** requests of a session that is lost, stuck, or whose port does not serve the unit move to
 //!   another session of the disk.
 //! - **Limit:** requests wait for up to [`Options::with_retry_timeout`] (5 minutes by default), and then
-//!   [`OnRetryTimeout`] says whether the disk ends or only they fail; [`Advanced`] has the pauses.
+//!   [`OnRetryTimeout`] says whether the disk ends or only these requests fail; [`Advanced`] has the pauses.
 //! - **Not retried:** [`LogicalUnit::execute`] sends its command once, and a [`Session`] that is lost stays lost:
 //!   its requests fail with an error that says whether the command [may have been
 //!   executed](Error::may_have_executed).
@@ -73,8 +73,8 @@
 //! # Data is not copied
 //!
 //! A write goes to the socket directly from the caller's pages, also from a list of pages. The data of a read
-//! is received directly into the buffer that the caller gets. The exceptions: reads into an unaligned
-//! [`read_into`](Disk::read_into) buffer, bytes that were read ahead of a header, and [`DiskStream`]. Shared
+//! is received directly into the buffer that the caller gets. The exceptions: unaligned reads by
+//! [`read_into`](Disk::read_into), bytes that were received together with their header, and [`DiskStream`]. Shared
 //! `Bytes` cannot change, so a data digest always agrees with the data sent.
 //!
 //! # The link is kept full
@@ -182,7 +182,7 @@
 //! opened by its URL does this by itself. A command that ends its session each time is detected, and fails
 //! after a few times with [`Protocol`](ErrorKind::Protocol). A session of several connections
 //! ([`Options::with_connections`]) survives the loss of one connection. Only the requests that were sent over
-//! that connection end with an error, once the target has given them up.
+//! that connection end with an error, after the target has given them up.
 #![forbid(unsafe_code)]
 
 pub mod blocking;

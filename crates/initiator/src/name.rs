@@ -11,8 +11,8 @@ const AUTHORITY: &str = "iqn.2026-01.org.example.iscsi-initiator";
 const MAX_HOST_LEN: usize = 63;
 
 /// Returns a name for this host: the same in every call, and different from the names of other hosts. The
-/// name is `iqn.2026-01.org.example.iscsi-initiator:HOST-DIGEST`, with the host name and eight digits of a
-/// digest of `/etc/machine-id`.
+/// name is `iqn.2026-01.org.example.iscsi-initiator:HOST-DIGEST`, with the host name and eight digits: a
+/// digest of the host name and `/etc/machine-id`.
 ///
 /// The name is logged at `info`. If the target has an access list, choose a name for the initiator
 /// instead.

@@ -252,9 +252,9 @@ impl Options {
     }
 
     /// Sets the class that limits the rate at which a [`Disk`](crate::Disk) reads and writes, over all its
-    /// sessions; usually one of a [`Shaper`](crate::Shaper). `None`, the default, sets no limit. Each request is
-    /// split so that it takes at most 50 ms at the highest rate of the class, but not below 4 KiB,
-    /// and connections send at most a little faster than that rate (`SO_MAX_PACING_RATE`). Requests
+    /// sessions; usually a class of a [`Shaper`](crate::Shaper). `None`, the default, sets no limit. Each request
+    /// is split into parts that take at most 50 ms at the highest rate of the class, but not into parts below
+    /// 4 KiB. Connections send at most a little faster than that rate (`SO_MAX_PACING_RATE`). Requests
     /// made directly to a session or a logical unit are not limited.
     #[doc(alias("rate limit", "throttle", "bandwidth"))]
     #[must_use]

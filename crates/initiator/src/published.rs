@@ -29,7 +29,7 @@ impl<T: Clone> Published<T> {
     /// Waits until `find` returns a result for the value, and returns that result.
     pub(crate) async fn find<R>(&self, find: impl Fn(&T) -> Option<R>) -> R {
         loop {
-            // Created before the check, so that a change after the check is noticed.
+            // The future is created before the check, so that a change after the check is noticed.
             let changed = self.changed.notified();
             if let Some(found) = find(&self.lock()) {
                 return found;

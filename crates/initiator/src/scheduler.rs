@@ -9,8 +9,8 @@ use iscsi_shaper::RateLimit;
 pub type Granting<'a> = Pin<Box<dyn Future<Output = Charge> + Send + 'a>>;
 
 /// Decides when the requests of a [`TrafficClass`](crate::TrafficClass) may be sent. A
-/// [`Shaper`](crate::Shaper) implements it for its classes. To limit the rate of several processes together,
-/// implement it so that it requests each grant from one process.
+/// [`Shaper`](crate::Shaper) implements this trait for its classes. To limit the rate of several processes
+/// together, implement a scheduler that requests each grant from one process.
 ///
 /// That process calls [`TrafficClass::pass`](crate::TrafficClass::pass) for its classes, and sends the result
 /// to the scheduler.

@@ -206,8 +206,8 @@ impl Session {
     }
 
     /// Sends a task management function for a unit or the whole target (RFC 7143 §11.5), such as a reset. To
-    /// abort a single task, drop its future. The function does not wait for the budget of other requests, since
-    /// it may be needed to free requests that are stuck.
+    /// abort a single task, drop its future. The function does not wait for the budget of other requests,
+    /// because it may be needed to free requests that are stuck.
     ///
     /// # Errors
     /// When the session ends first. A refusal is a [`FunctionResponse`].
@@ -298,8 +298,8 @@ impl Session {
         self.shared.with_connections(|connections| connections.wanted > 1)
     }
 
-    /// Returns how many requests should be in flight on all connections together; `on_each` returns the number
-    /// per connection by the plan.
+    /// Returns how many requests should be in flight on all connections together. `on_each` returns the number
+    /// per connection from the plan.
     pub(crate) fn depth(&self, on_each: impl Fn(&Plan) -> u32) -> Option<u32> {
         let basis = self.shared.basis()?;
         let connections = self.shared.with_connections(|connections| connections.open.max(1));
@@ -361,7 +361,8 @@ impl Session {
         self.shared.lengths.write.load(Ordering::Relaxed)
     }
 
-    /// Returns the length that suits a read of a disk, in bytes, by the bytes that have arrived so far.
+    /// Returns the length that suits a read of a disk, in bytes. It depends on the bytes that have arrived so
+    /// far.
     pub(crate) fn longest_read(&self) -> u64 {
         self.shared.lengths.read.load(Ordering::Relaxed)
     }
@@ -388,19 +389,20 @@ impl Session {
         self.shared.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes the session keep the ranges of its writes locked, if it is lost, until [`settle`](Self::settle).
+    /// Makes the session keep the ranges of its writes locked, if it is lost, until [`settle`](Self::settle)
+    /// is called.
     pub(crate) fn keep_unsettled(&self) {
         self.shared.units.unsettled.keep();
     }
 
     /// Passes the loss that another session has measured over the same link, 0 to 1, to the driver.
     pub(crate) fn on_link_loss(&self, loss: f64) {
-        // A session that has ended does not need it.
+        // A session that has ended does not need the loss, so the message may get lost.
         self.driver.send(Message::Loss(loss));
     }
 
     /// Returns whether a new login under the same name makes the target drop this session (RFC 7143 §6.3.5).
-    /// This is uncertain, so false, if the target gave the session no TSIH.
+    /// Returns false if the target gave the session no TSIH, because then this is uncertain.
     pub(crate) fn is_reinstated_by_login(&self) -> bool {
         self.shared.course.terms.get().is_none_or(|terms| terms.tsih != Tsih::NEW_SESSION)
     }
@@ -451,7 +453,7 @@ impl Session {
         self.shared.course.terms.get().and_then(|terms| terms.address)
     }
 
-    /// Returns the policy for requests that fail or are late, by the options and the URL.
+    /// Returns the policy for requests that fail or are late, as the options and the URL set it.
     pub(crate) fn policy(&self) -> &RequestPolicy {
         &self.shared.rules.policy
     }
@@ -462,7 +464,7 @@ impl Session {
         self.shared.rule_by_class();
     }
 
-    /// Returns the maximum length of one command, in bytes, by the options.
+    /// Returns the maximum length of one command that the options allow, in bytes.
     pub(crate) fn max_transfer(&self) -> usize {
         self.shared.rules.max_transfer
     }
@@ -494,7 +496,8 @@ impl Session {
     /// [`TaskError::Withdrawn`](iscsi_session::TaskError::Withdrawn) if the unit's identity comes into doubt
     /// before the command is sent.
     ///
-    /// `command` creates the command where it is stored, as the command is large and each move copies it.
+    /// `command` creates the command where it is stored, because the command is large and each move would copy
+    /// it.
     pub(crate) fn perform(
         &self,
         command: impl FnOnce() -> Command,

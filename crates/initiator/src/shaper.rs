@@ -75,7 +75,7 @@ struct Waiting {
 
 impl Shaper {
     /// Creates a shaper with this root class. Below the root is a default class, which borrows the rate that
-    /// all other classes leave.
+    /// no other class uses.
     ///
     /// # Errors
     /// [`TreeError::Class`].
@@ -261,7 +261,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Waits until `time`, or forever.
+/// Waits until `time`; forever if `time` is `None`.
 async fn reached(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time.into()).await,
@@ -382,7 +382,8 @@ mod tests {
         assert_eq!(times, [1000, 1100, 1200, 1300, 1400].map(millis));
     }
 
-    /// Nothing was sent, so no bytes are charged.
+    /// When a handle is closed, its waiting request ends without a charge, and the handle stays closed after a
+    /// `resume`.
     #[tokio::test(start_paused = true)]
     async fn a_handle_that_is_closed_ends_what_waits_and_stays_so() {
         let (shaper, class) = shaper();

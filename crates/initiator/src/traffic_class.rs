@@ -108,7 +108,7 @@ impl TrafficClass {
             let now = *passage.borrow_and_update();
             match now {
                 Passage::Closed => return None,
-                // The sender exists as long as `self`.
+                // `changed` cannot fail, because `self` keeps the sender.
                 Passage::Paused => _ = passage.changed().await,
                 Passage::Open => tokio::select! {
                     biased;

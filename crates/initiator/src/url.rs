@@ -120,8 +120,8 @@ impl Url {
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| UrlError::scheme(text))?;
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         if options.contains('@') {
-            // This check comes first, because later checks quote parts of the text in errors, and such a
-            // part may belong to a password.
+            // This check comes first, because later checks quote parts of the text in errors, and the text
+            // after the `@` may belong to a password.
             return Err(UrlError::AtBehindQuestionMark);
         }
         let (credentials, rest) = match rest.split_once('@') {
@@ -165,7 +165,8 @@ impl Url {
     pub fn without_passwords(text: &str) -> String {
         let (address, options) = text.split_once('?').unwrap_or((text, ""));
         if options.contains('@') {
-            // In such a text it is not known where the passwords end.
+            // If an `@` follows the first `?`, it is unknown where the passwords end, so only the scheme is
+            // returned.
             return format!("{SCHEME}...");
         }
         let mut kept = match address.split_once('@') {
@@ -174,7 +175,7 @@ impl Url {
                     credentials.split_at(credentials.find("://").map_or(0, |at| at + 3));
                 let user = separator(credentials).and_then(|at| credentials.get(..at));
                 let user = user.unwrap_or(credentials);
-                // Without a character after it, an escape in the user would count as the start of the
+                // Without a `:` after the user, an escape in the user would count as the start of the
                 // password.
                 let end = if user.contains('%') { ":" } else { "" };
                 format!("{scheme}{user}{end}@{rest}")

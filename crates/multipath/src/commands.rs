@@ -15,7 +15,7 @@ pub(crate) struct Commands {
     first: u64,
     /// Number of the next command that is sent.
     next: u64,
-    /// For each command after `first`, up to the last that has ended, whether it has ended; empty while
+    /// Whether each command after `first` has ended, up to the last command that has ended; empty while
     /// commands end in order.
     ended: VecDeque<bool>,
 }
@@ -90,8 +90,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// `first` is always the lowest command that has not ended, in whatever order commands end, some of
-        /// them twice.
+        /// `first` is always the lowest command that has not ended, also if commands end in another order
+        /// than they began, and some end twice.
         #[test]
         fn the_first_is_that_of_all_that_have_not_ended(
             steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..200),

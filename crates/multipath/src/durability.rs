@@ -94,7 +94,7 @@ impl Durability {
         self.paths.remove(path);
     }
 
-    /// Returns the present epoch: the begin of a command that is sent now.
+    /// Returns the present epoch: a command that is sent now begins at this epoch.
     pub(crate) const fn now(&self) -> Epoch {
         self.now
     }
@@ -162,8 +162,8 @@ impl Durability {
         self.losses.reported()
     }
 
-    /// Returns the epochs in this state: of each path, and then the others. Each epoch has a fixed position,
-    /// so that a caller can replace the values by their order.
+    /// Returns the epochs in this state: first the epochs of each path, then the other epochs. Each epoch has
+    /// a fixed position, so that a caller can replace the values by their order.
     pub(crate) fn epochs(&self) -> impl Iterator<Item = Option<Epoch>> {
         let of_paths = self.paths.iter().flat_map(Reports::epochs).map(Some);
         let others = [self.last_failure, self.now].map(Some);

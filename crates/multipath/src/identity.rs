@@ -1,5 +1,5 @@
-//! Keeps for each path of a disk the reasons to ask which unit it leads to, and the verdict; and the present properties of the
-//! unit. `revalidating/interview.rs` judges the answers, by the names in `name.rs`.
+//! Keeps for each path of a disk the reasons to query its unit again, and the verdict. Also keeps the present properties of
+//! the unit. `revalidating/interview.rs` evaluates the responses, and `name.rs` compares the names.
 //!
 //! Design: `docs/design/identity.md`.
 
@@ -34,12 +34,13 @@ use size::Size;
 
 /// Identity of the unit that the paths of a disk lead to, and the reasons to query it again.
 ///
-/// A target may put another unit behind a LUN while a session continues. It reports that by a unit attention,
-/// if at all. A report that may mean it (REPORTED LUNS DATA HAS CHANGED, INQUIRY DATA HAS CHANGED, resets,
-/// 25/00 and the like) is a reason to query the name and the block size of the unit again, and so is an end
-/// of a command that may have hidden such a report. This query is the revalidation. Until it has ended, only
-/// its commands are sent to the unit, and GOOD of another command is not trusted. A command is not trusted
-/// either if two such reasons came since it began, because another unit may have been there for a time.
+/// A target may put another unit behind a LUN while a session continues. It reports this by a unit attention,
+/// if at all. A report that may mean another unit (REPORTED LUNS DATA HAS CHANGED, INQUIRY DATA HAS CHANGED,
+/// resets, LOGICAL UNIT NOT SUPPORTED and others) is a reason to query the name and the block size of the unit
+/// again, and so is an end of a command that may have hidden such a report. This query is the revalidation.
+/// Until it has ended, only its commands are sent to the unit, and GOOD of another command is not trusted. A
+/// command is not trusted either if two such reasons came since it began, because another unit may have been
+/// there for a time.
 ///
 /// - Each path has separate reasons, because the unit reports to each session. Reports that a session
 ///   receives while it reconnects count as well ([`Unit::merge`](crate::Unit::merge)), because the unit does
@@ -53,7 +54,7 @@ use size::Size;
 #[derive(Clone, Debug)]
 pub struct Identity {
     unit: Option<KnownUnit>,
-    /// The number of reasons that hold for every path.
+    /// The number of reasons to revalidate that hold for every path.
     shared: SharedReasons,
     paths: ByPath<Revalidation>,
     /// Changes whenever the result of [`needs_revalidation`](Self::needs_revalidation) changes for any path.
@@ -94,7 +95,7 @@ impl Identity {
         }
     }
 
-    /// Adds a path. `asked_at` is the number of shared reasons when the unit was identified over its session.
+    /// Adds a path. `asked_at` is the result of `shared_reasons` when the unit was identified over the session of the path.
     pub(crate) fn join(&mut self, path: PathId, asked_at: SharedReasons) {
         self.paths.insert(path, Revalidation::asked_at(asked_at));
         self.revision += 1;
@@ -119,7 +120,7 @@ impl Identity {
         self.unit.is_some()
     }
 
-    /// Returns the number of reasons so far that hold for all paths.
+    /// Returns the number of reasons to revalidate so far that hold for all paths.
     pub const fn shared_reasons(&self) -> SharedReasons {
         self.shared
     }
@@ -132,8 +133,8 @@ impl Identity {
         }
     }
 
-    /// Records that a command of this path was given up. Its status could have reported a reason, so this is
-    /// a reason too.
+    /// Records that a command of this path was given up. Its missing status might have reported a reason to revalidate, so
+    /// this counts as a reason too.
     pub fn add_given_up(&mut self, path: PathId) {
         if let Some(record) = self.paths.get_mut(path) {
             record.add_given_up();
@@ -141,7 +142,7 @@ impl Identity {
         }
     }
 
-    /// Returns the number of reasons so far for this path.
+    /// Returns the number of reasons so far to revalidate this path.
     pub fn reasons(&self, path: PathId) -> Reasons {
         self.paths.get(path).map_or_else(Reasons::default, |record| record.reasons(self.shared))
     }
@@ -176,7 +177,7 @@ impl Identity {
         self.paths.get(path).and_then(Revalidation::verdict).cloned().map_or(Ok(()), Err)
     }
 
-    /// Returns whether the path must be revalidated, or must not be used any more. This also holds before the
+    /// Returns whether the path must be revalidated, or must not be used any more. The result does not depend on whether the
     /// unit is known.
     pub fn has_reasons(&self, path: PathId) -> bool {
         let is_open = |record: &Revalidation| record.is_open(self.shared);
@@ -200,13 +201,13 @@ impl Identity {
         self.revision
     }
 
-    /// Returns the state of the reasons that a command keeps from its start.
+    /// Returns the present state of the reasons to revalidate a path. A command keeps this state from its start.
     pub(crate) fn before(&self, path: PathId) -> Before {
         self.paths.get(path).map(Revalidation::before).unwrap_or_default()
     }
 
-    /// Returns whether another unit may have been there for a time since a command began: there were two
-    /// reasons.
+    /// Returns whether another unit may have been there for a time since a command began: at least two reasons to revalidate
+    /// have arisen since.
     pub(crate) fn may_be_two_since(&self, path: PathId, before: Before) -> bool {
         self.paths.get(path).is_some_and(|record| record.may_be_two_since(self.shared, before))
     }

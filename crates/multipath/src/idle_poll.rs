@@ -11,7 +11,7 @@ use crate::ids::PathId;
 /// Schedule of the polls. `N` numbers the commands of a session.
 #[derive(Debug)]
 pub struct IdlePoll<N> {
-    /// `None` if there are no polls.
+    /// Time between two polls of the unit; `None` if the unit is not polled.
     interval: Option<Duration>,
     next: Instant,
     /// The next command of each session at the last call of `check_due`. While these are the same, no command

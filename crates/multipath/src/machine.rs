@@ -131,14 +131,14 @@ impl<E: Clone> Machine<E> {
         (requests.sum(), self.attempts.iter().count())
     }
 
-    /// Returns how many of the attempts over the same path are older than this one; `None` if it has ended.
+    /// Returns how many of the attempts over the same path are older than `attempt`; `None` if it has ended.
     pub fn age(&self, attempt: AttemptId) -> Option<usize> {
         let Attempt { order, path, .. } = *self.attempts.get(attempt)?;
         let is_older = |other: &Attempt| other.path == path && other.order < order;
         Some(self.attempts.iter().filter(|(_, other)| is_older(other)).count())
     }
 
-    /// Adds a disk. It reports the losses that no disk has reported yet.
+    /// Adds a disk. The new disk reports the losses that no disk has reported yet.
     pub fn attach(&mut self, limits: RequestLimits) -> DiskId {
         let id = DiskId(self.next_disk);
         self.next_disk += 1;
@@ -420,7 +420,7 @@ impl<E: Clone> Machine<E> {
         self.outputs.push_back(Output::Send { attempt: id, path, command });
     }
 
-    /// Aborts an attempt that the engine does not need any more.
+    /// Aborts an attempt that its request does not need any more.
     fn abort(&mut self, disk: DiskId, engine: requests::AttemptId, now: Instant) {
         if self.flushes.cancel(disk, engine) {
             return self.end_of_engine(disk, engine, AttemptEnd::GIVEN_UP, now);

@@ -105,7 +105,7 @@ pub struct PortGroups {
     /// When the states changed last.
     changed: Instant,
     question: u64,
-    /// Whether there has been a reason for a query since the last one.
+    /// Whether there has been a reason for a query since the last query.
     is_called_for: bool,
     /// When to query the states without another reason.
     due: Option<Instant>,
@@ -118,7 +118,7 @@ pub struct PortGroups {
 }
 
 impl PortGroups {
-    /// Creates the state of a unit of which only one fact is known: whether it claims to have target port
+    /// Creates the state of a unit. Only one fact is known yet: whether the unit claims to have target port
     /// groups.
     #[must_use]
     pub const fn new(is_claimed: bool, back_off: BackOff, now: Instant) -> Self {
@@ -216,8 +216,8 @@ impl PortGroups {
         call.into_iter().chain(due).chain(again).min()
     }
 
-    /// Returns the query that is due, if there is one. Its paths are the oldest one at each portal, if there
-    /// is a reason to query all states, and every path whose port is unknown.
+    /// Returns the query that is due, if there is one. It goes over every path whose port is unknown. If
+    /// there is a reason to query all states, it also goes over the oldest path at each portal.
     pub fn ask(&mut self, now: Instant) -> Option<Question> {
         if !self.is_supported() {
             return None;
@@ -290,8 +290,8 @@ impl PortGroups {
         }
     }
 
-    /// Records that a path has not responded. Returns whether it shows that the unit has no target port
-    /// groups.
+    /// Records that a path has not responded. Returns whether the reason `why` shows that the unit has no
+    /// target port groups.
     pub fn not_answered(&mut self, path: PathId, why: NoAnswer, now: Instant) -> bool {
         let is_only = self.paths.len() == 1;
         let Some(record) = self.paths.get_mut(&path) else { return false };
@@ -315,7 +315,7 @@ impl PortGroups {
         false
     }
 
-    /// Schedules the next query by the states of all paths except silent ones.
+    /// Schedules the next query by the states of all paths that respond.
     pub fn plan(&mut self, is_silent: impl Fn(PathId) -> bool, now: Instant) {
         let all = self.paths.keys().filter(|path| !is_silent(**path));
         let all = all.map(|path| self.access(*path).unwrap_or(Access::UNKNOWN));

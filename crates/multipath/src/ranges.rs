@@ -46,7 +46,7 @@ pub struct RangeId {
     start: u64,
 }
 
-/// A union of ranges, independent of the order in which they were added.
+/// A union of ranges. The result does not depend on the order in which the ranges were added.
 #[derive(Debug, Default)]
 struct Union(BTreeMap<u64, u64>);
 

@@ -38,7 +38,7 @@ pub struct ReconnectLimits {
     pub max_pause: Duration,
     /// Random part of each pause, in percent, 0 to 100.
     pub jitter: u8,
-    /// Time limit for the begin of the last try.
+    /// Time limit within which the last try must begin.
     pub retry_timeout: Duration,
     /// Pauses before logins of a path whose sessions end soon.
     pub after_quick_ends: BackOff,

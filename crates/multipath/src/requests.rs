@@ -7,7 +7,8 @@
 //! All requests may be repeated without harm, so requests in flight on a session that ends are sent over
 //! another path. A request that is late on one path is hedged: it is also sent over another path, and the
 //! first result is used. The other copy of a write is then aborted, because it could overwrite newer data; it
-//! keeps its range until it has ended, or its session is settled. The other copy of a read runs to its end.
+//! keeps its range until it has ended, or the target will certainly not execute it. The other copy of a read runs
+//! to its end.
 //!
 //! Design: `docs/design/requests.md`.
 
@@ -39,7 +40,7 @@ use request::{Attempt, Hedge, Request, State, Waiting};
 /// The end of an attempt.
 #[derive(Clone, Debug)]
 pub struct AttemptEnd<E> {
-    /// Class of the end.
+    /// How the attempt has ended.
     pub end: End,
     /// State of the port, if the sense data may be about the port.
     pub access: Option<Access>,
@@ -68,14 +69,14 @@ pub struct Requests<E> {
     queue: VecDeque<Waiting>,
     timers: BTreeSet<(Instant, RequestId)>,
     outputs: VecDeque<Output<E>>,
-    /// Number of sessions that were lost while no suspect was alone on them.
+    /// Number of sessions that were lost while no request was alone on them as the suspected cause.
     plain_losses: u64,
     /// The reason why requests are refused.
     refusal: Option<E>,
     ports: Ports,
-    /// When a path that is held up takes requests again; set while requests wait.
+    /// When a path over which the unit has just refused a request takes requests again; set while requests wait.
     hold_up_end: Option<Instant>,
-    /// Since when the unit has refused requests and executed none.
+    /// Time from which the unit has refused requests and executed none.
     refused_since: Option<Instant>,
 }
 
@@ -199,8 +200,8 @@ impl<E: Clone> Requests<E> {
         self.selector.remove(path);
     }
 
-    /// Removes a lost path, so that nothing more is sent there. Report the end of each attempt in flight
-    /// there by [`ended`](Self::ended), once it is known whether its command was sent.
+    /// Removes a lost path, so that nothing more is sent over it. Report the end of each attempt in flight on the
+    /// path by [`ended`](Self::ended), as soon as it is known whether its command was sent.
     pub fn remove_lost_path(&mut self, path: PathId, now: Instant) {
         if !self.selector.is_alone(path) {
             self.plain_losses += 1;
@@ -270,8 +271,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Begins the steps before a request takes a path: the wait for its class, or the preparation of a flush.
-    /// With `is_retry` the request goes before requests that have not had a path yet.
+    /// Begins the steps before a request takes a path: the wait for its traffic class, or the preparation of a
+    /// flush. With `is_retry` the request goes before requests that have not had a path yet.
     fn make_ready(&mut self, request: RequestId, is_retry: bool, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if record.spec.route == Route::Vouching {
@@ -325,8 +326,8 @@ impl<E: Clone> Requests<E> {
         self.enqueue(request, is_retry, now);
     }
 
-    /// Notes that the class lets no more requests pass. A request that waits for it fails with `why`; a
-    /// second copy that waits for it is not sent.
+    /// Notes that the traffic class admits no more requests. A request that waits for its class fails with `why`;
+    /// a second copy that waits for its class is not sent.
     pub fn not_charged(&mut self, request: RequestId, why: E) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if let Hedge::Charging { .. } = record.hedge {
@@ -400,9 +401,9 @@ impl<E: Clone> Requests<E> {
         self.attempts.get(attempt.0).map(|attempt| attempt.permit.taken_at())
     }
 
-    /// Returns when to call [`handle_timeout`](Self::handle_timeout) for this request. A caller that uses
-    /// these timers must also call `handle_timeout` periodically, because they do not cover the time at which
-    /// a held-up path takes requests again.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) for this request. A caller that uses these
+    /// timers must also call `handle_timeout` periodically, because they do not cover the time at which a path
+    /// takes requests again after the unit has refused one over it.
     pub fn timer(&self, request: RequestId) -> Option<Instant> {
         self.requests.get(request.0)?.timer
     }
@@ -425,7 +426,7 @@ impl<E: Clone> Requests<E> {
                 | State::Queued => {}
             }
         }
-        // A path may have become silent since the last call, so that another path is the best now.
+        // A path may have stopped responding since the last call, so that another path is the best now.
         self.dispatch(now);
     }
 
@@ -496,7 +497,7 @@ impl<E: Clone> Requests<E> {
             record.state = State::InFlight;
         }
         self.send(request, permit, is_hedge);
-        // With a single path, as most disks have, no timer is needed.
+        // With a single path, as most disks have, no second copy can be sent, so no timer is needed.
         if !is_hedge && !requirements.is_alone && !self.selector.is_only(path) {
             self.arm_hedge(request, now);
         }
@@ -511,8 +512,7 @@ impl<E: Clone> Requests<E> {
         self.outputs.push_back(Output::Send { request, attempt, path, is_short, is_hedge });
     }
 
-    /// Completes a request. Other attempts of a read continue without it; other attempts of a write are
-    /// aborted.
+    /// Completes a request. If it is a read, its other attempts continue; if it is a write, they are aborted.
     fn complete(&mut self, request: RequestId, result: Result<AttemptId, Failure<E>>) {
         let Some(record) = self.requests.get(request.0) else { return };
         if record.spec.writes {

@@ -9,7 +9,7 @@ const MAX_IDLE: u32 = 4;
 /// Time and result of the last review.
 #[derive(Debug)]
 pub struct ReviewPace {
-    /// `None` before the first review, which is due immediately.
+    /// Start of the last review; `None` before the first review, which is due immediately.
     last: Option<Instant>,
     /// Whether reviews are rare: there was little traffic, over a single path whose link is local.
     is_rare: bool,
@@ -23,9 +23,10 @@ impl ReviewPace {
     /// Time between two reviews of the paths.
     pub const INTERVAL: Duration = Duration::from_millis(250);
 
-    /// Creates the pace of a disk. While there is little traffic over a single short path, the time between
-    /// two reviews is `rare`, because no new measurements are available sooner. More frequent reviews would
-    /// cost CPU time: with 1,000 disks in a process, a review misses the caches of the processor.
+    /// Creates the pace of a disk. While there is little traffic over a single path with a short round-trip
+    /// time, the time between two reviews is `rare`, because no new measurements are available sooner. More
+    /// frequent reviews would cost CPU time: with 1,000 disks in a process, a review misses the caches of the
+    /// processor.
     #[must_use]
     pub const fn new(rare: Duration) -> Self {
         Self { last: None, is_rare: false, idle: 0, rare }
@@ -62,8 +63,8 @@ impl ReviewPace {
         self.idle = 0;
     }
 
-    /// Notes that there was traffic since the last review. `is_rare` is whether it was little, over a single
-    /// short path.
+    /// Notes that there was traffic since the last review. `is_rare` is whether there was little traffic,
+    /// over a single path with a short round-trip time.
     pub const fn moved(&mut self, is_rare: bool) {
         (self.is_rare, self.idle) = (is_rare, 0);
     }

@@ -45,7 +45,7 @@ impl<T> Slab<T> {
             free.value = Some(value);
             return Key { place, generation: free.generation };
         }
-        // Memory cannot hold more values than a `u32` counts.
+        // Memory cannot hold more than `u32::MAX` values, so the conversion does not fail.
         let place = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         self.places.push(Place { generation: 0, value: Some(value) });
         Key { place, generation: 0 }

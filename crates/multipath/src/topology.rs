@@ -65,8 +65,8 @@ pub struct Topology {
     /// Counter that selects the next portal in turn.
     turn: usize,
     portals: Vec<PortalRecord>,
-    /// Since when a portal has no session and another one has several, or when a session was last opened to
-    /// change this.
+    /// Time from which a portal has had no session while another portal has several, or when a session was
+    /// last opened to change this.
     uneven_since: Option<Instant>,
     /// Earliest time of the next move of sessions to better ports.
     moves_from: Option<Instant>,
@@ -96,8 +96,8 @@ impl Topology {
         }
     }
 
-    /// Returns the sessions to open and to close. After this call the topology counts them as being opened,
-    /// and as closed.
+    /// Returns the sessions to open and to close. After this call the topology counts the sessions to open as
+    /// being opened, and the sessions to close as closed.
     pub fn poll(
         &mut self,
         situation: &Situation<'_>,
@@ -194,7 +194,7 @@ impl Topology {
         }
     }
 
-    /// Returns the number of sessions that are being opened as further ones.
+    /// Returns the number of further sessions that are being opened for `Why::Count` or `Why::Flush`.
     #[must_use]
     pub fn opening(&self) -> u32 {
         count(self.opening.iter().filter(|open| matches!(open.why, Why::Count | Why::Flush)))

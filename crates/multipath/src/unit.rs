@@ -99,8 +99,8 @@ impl Unit {
         }
     }
 
-    /// Adds a path for a session that leads to the unit. `asked_at` is the number of shared reasons when the
-    /// unit was identified over the session.
+    /// Adds a path for a session that leads to the unit. `asked_at` is the result of
+    /// [`Identity::shared_reasons`] when the unit was identified over the session.
     pub fn add_path(&mut self, asked_at: SharedReasons) -> PathId {
         let path = PathId(self.next_path);
         self.next_path += 1;
@@ -185,7 +185,8 @@ impl Unit {
         }
     }
 
-    /// Forgets a command that was never sent, or whose session has ended.
+    /// Ends a command without a record of its result: it was never sent, or everything that it reports is
+    /// recorded already.
     pub fn forget(&mut self, path: PathId, number: CommandNumber) {
         if let Some(commands) = self.commands.get_mut(path) {
             commands.end(number);

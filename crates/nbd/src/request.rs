@@ -123,7 +123,7 @@ impl Request {
     }
 }
 
-/// The fields of a request that are not checked yet.
+/// The fields of a request, as they are on the wire and without a check.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct RequestHeader {
     pub(crate) flags: u16,

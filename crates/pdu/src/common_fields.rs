@@ -3,7 +3,7 @@
 use crate::tag::RESERVED_TAG;
 use crate::{Bhs, CmdSn, DataSn, DecodeError, Itt, StatSn, Ttt, scsi::Lun};
 
-/// The F bit of byte 1; the standard sets it even in PDUs in which it has no meaning.
+/// The F bit of byte 1. RFC 7143 requires it to be 1 even in PDUs in which it has no meaning.
 pub(crate) const FINAL: u8 = 0x80;
 /// The C bit of byte 1 in Login and Text PDUs: the text continues in the next PDU.
 pub(crate) const CONTINUE: u8 = 0x40;

@@ -45,7 +45,7 @@ pub struct DataIn {
     pub buffer_offset: u32,
 }
 
-/// The end of a command in a Data-In with the S bit.
+/// The status of a command, in a Data-In with the S bit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DataInStatus {
     /// StatSN: the number that the status consumes.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crc_fast::CrcAlgorithm;
 
-/// The digest in force for headers or for data. Each of them is negotiated separately (RFC 7143 §13.1).
+/// The digest in force for headers or for data. Header digest and data digest are negotiated separately
+/// (RFC 7143 §13.1).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Digest {
     /// No digest.
@@ -55,7 +56,8 @@ impl Crc32c {
         self.0.update(bytes);
     }
 
-    /// Returns the digest as it is sent. It is the only field with the least significant byte first.
+    /// Returns the digest as it is sent. A digest is the only field with the least significant byte
+    /// first.
     pub fn finish(self) -> [u8; 4] {
         let [a, b, c, d, ..] = self.0.finalize().to_le_bytes();
         [a, b, c, d]
@@ -79,7 +81,7 @@ pub fn crc32c(bytes: &[u8]) -> [u8; 4] {
 mod tests {
     use super::*;
 
-    /// DIG-V, DIG-05, LAY-20: the examples of RFC 7143 appendix A.4.
+    /// DIG-V, DIG-05, LAY-20: the examples of RFC 7143 appendix A.4 have the digests that the appendix states.
     #[test]
     fn dig_v_examples_of_the_standard() {
         let rising: Vec<u8> = (0..32).collect();

@@ -55,8 +55,8 @@ impl Stage {
     }
 }
 
-/// Login Request: a step of the login by the initiator (RFC 7143 §11.12). Its text is the data segment. It is
-/// always immediate.
+/// Login Request: a step of the login by the initiator (RFC 7143 §11.12). Its text is the data segment. The
+/// request is always immediate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LoginRequest {
     /// T: the initiator is ready for the next stage.

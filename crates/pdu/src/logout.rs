@@ -43,7 +43,7 @@ impl LogoutReason {
 /// Logout Request: closes a connection or a session in order (RFC 7143 §11.14).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogoutRequest {
-    /// I: outside the order of commands.
+    /// I: the request is delivered immediately, outside the order of commands.
     pub immediate: bool,
     /// The kind of logout.
     pub reason: LogoutReason,

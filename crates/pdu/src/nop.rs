@@ -15,7 +15,8 @@ const NOP_IN: &str = "NOP-In";
 /// | `None` | `None` | only ExpStatSN has a meaning; there is no response |
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NopOut {
-    /// I: outside the order of commands. Without an `itt` it must be set (RFC 7143 §11.18.1).
+    /// I: the PDU is delivered immediately, outside the order of commands. Without an `itt` the bit
+    /// must be set (RFC 7143 §11.18.1).
     pub immediate: bool,
     /// The LUN of the target's ping, in a response to it; otherwise zero.
     pub lun: Lun,

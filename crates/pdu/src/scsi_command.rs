@@ -149,7 +149,7 @@ fn encode_ahs(extended_cdb: &[u8], read_length: Option<u32>) -> Bytes {
     let mut ahs = BytesMut::new();
     if !extended_cdb.is_empty() {
         // AHSLength counts the bytes after the type; the first of them is reserved. A CDB has at most 260
-        // bytes.
+        // bytes, so the length always fits.
         ahs.put_u16(u16::try_from(extended_cdb.len() + 1).unwrap_or(u16::MAX));
         ahs.put_slice(&[EXTENDED_CDB, 0]);
         ahs.put_slice(extended_cdb);

@@ -53,8 +53,8 @@ pub struct SnackRequest {
     pub tag: u32,
     /// ExpStatSN: the next StatSN that the initiator expects on the connection.
     pub exp_stat_sn: StatSn,
-    /// The DataSN, R2TSN or StatSN of the first requested PDU. For [`SnackKind::DataAck`] the first one that
-    /// did *not* arrive; for [`SnackKind::RData`] 0 (RFC 7143 §11.16.4).
+    /// The DataSN, R2TSN or StatSN of the first requested PDU. For [`SnackKind::DataAck`] the DataSN of the
+    /// first PDU that did *not* arrive; for [`SnackKind::RData`] 0 (RFC 7143 §11.16.4).
     pub beg_run: u32,
     /// The number of requested PDUs; 0 requests all that were not acknowledged (RFC 7143 §11.16.5).
     pub run_length: u32,

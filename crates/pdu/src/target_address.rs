@@ -149,7 +149,7 @@ mod tests {
             ("[FE80:0::1%Eth0]", "fe80::1%Eth0"),
             ("[::FFFF:a00:1]", "::ffff:10.0.0.1"),
             ("Disk.Example.ORG", "disk.example.org"),
-            // A text that is not an IPv6 address is left to the resolver.
+            // A text that is not an IPv6 address is stored like a DNS name; the resolver then refuses it.
             ("[FD00::5::]", "fd00::5::"),
         ] {
             assert_eq!(TargetAddress::parse(text), Ok(address(host, 3260, None)), "{text}");

@@ -37,7 +37,8 @@ pub struct TaskManagementRequest {
     pub cmd_sn: CmdSn,
     /// ExpStatSN: the next StatSN that the initiator expects on the connection.
     pub exp_stat_sn: StatSn,
-    /// RefCmdSN: for ABORT TASK the CmdSN of the task, so that the target can fill a gap; zero otherwise.
+    /// RefCmdSN: for ABORT TASK the CmdSN of the task, so that the target can count this CmdSN as
+    /// received even if the command was lost; zero otherwise.
     pub ref_cmd_sn: CmdSn,
     /// ExpDataSN: for TASK REASSIGN the next DataSN or R2TSN that the initiator expects; zero otherwise.
     pub exp_data_sn: DataSn,
@@ -209,7 +210,7 @@ impl TaskManagementResponse {
 mod tests {
     use super::*;
 
-    /// PL2-04: the functions of RFC 7144 are encoded like the others.
+    /// PL2-04: the functions of RFC 7144 are encoded like those of RFC 7143.
     #[test]
     fn lay_13_function_codes() {
         let mut bhs = Bhs::with_opcode(0x02, true);

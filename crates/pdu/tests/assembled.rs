@@ -163,7 +163,7 @@ fn lay_06_response_with_two_residuals() {
     );
 }
 
-/// LAY-07: a Data-In with all flags except U, and a tag to acknowledge.
+/// LAY-07: checks the fields of a Data-In with all flags except U, and with a tag to acknowledge.
 #[test]
 fn lay_07_data_in() {
     let status = DataInStatus {
@@ -226,7 +226,7 @@ fn lay_10_login_request() {
     );
 }
 
-/// LAY-10: a Login Response that refuses the login, with the name of its status.
+/// LAY-10: checks the fields of a Login Response that refuses the login, and the name of its status.
 #[test]
 fn lay_10_login_response() {
     let response = LoginResponse {

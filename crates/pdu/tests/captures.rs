@@ -75,9 +75,9 @@ fn lay_04_length_of_every_pdu() {
     }
 }
 
-/// DIG-01, DIG-03, DIG-05, DIG-04: the digests of all captured PDUs are right: those of the target, and those
-/// of the requests, which another implementation of CRC32C computed. Digests cover the padding of "hello" and
-/// of the 37 bytes of INQUIRY data.
+/// DIG-01, DIG-03, DIG-05, DIG-04: the digests of all captured PDUs are right. The target computed those of
+/// its PDUs, and another implementation of CRC32C those of the requests. Digests cover the padding of "hello"
+/// and of the 37 bytes of INQUIRY data.
 #[test]
 fn dig_05_digests_of_every_pdu() {
     let mut padded = 0;
@@ -155,7 +155,8 @@ fn managed(response: FunctionResponse, tag: u32) -> TargetPdu {
     })
 }
 
-/// LAY-13: function, tags and sequence numbers are in the same fields as in PDUs of a real target.
+/// LAY-13: in task management PDUs, function, tags and sequence numbers are in the same fields as in PDUs of a
+/// real target.
 #[test]
 fn task_management() {
     let request = |name| from_initiator(session(name)).0;
@@ -168,7 +169,8 @@ fn task_management() {
     assert_eq!(response("abort-task-response"), managed(FunctionResponse::TASK_DOES_NOT_EXIST, 3));
 }
 
-/// NOP-01: the response to the target's ping has its tag, and consumes no sequence number of either side.
+/// NOP-01: the response to the target's ping has the tag of the ping, and consumes no sequence number of
+/// either side.
 #[test]
 fn nop_01_ping_of_the_target() {
     let ping = NopIn {

@@ -92,7 +92,7 @@ fn commands_and_their_ends() {
     assert_eq!((data_in.is_final, data_in.status), (true, Some(status)));
 }
 
-/// LAY-08, LAY-09: an R2T, and a Data-Out that is sent for it.
+/// LAY-08, LAY-09: checks the fields of an R2T, and of a Data-Out that is sent for this R2T.
 #[test]
 fn write_data() {
     let TargetPdu::R2t(r2t) = target("r2t") else { panic!() };

@@ -60,7 +60,7 @@ fn txt_04_long_texts() {
     assert_eq!(decode_pairs(&text), Err(TextError::TooLong { len: MAX_TEXT_LEN + 1 }));
 }
 
-/// TXT-27: bytes that are not text are an error; additional NULs, or a missing last one, are not.
+/// TXT-27: bytes that are not text are an error; additional NULs, or a missing last NUL, are accepted.
 #[test]
 fn txt_27_rubbish_is_an_error() {
     assert_eq!(decode_pairs(b"").unwrap(), []);
@@ -79,7 +79,8 @@ fn txt_27_rubbish_is_an_error() {
     }
 }
 
-/// TXT-28: an alias that is not UTF-8 is read up to the first invalid byte; it is only for display.
+/// TXT-28: an alias that is not UTF-8 is read up to the first invalid byte, because aliases are only for
+/// display.
 #[test]
 fn txt_28_aliases_in_another_encoding() {
     for key in ["TargetAlias", "InitiatorAlias"] {
@@ -136,7 +137,7 @@ fn txt_05_numbers() {
     }
 }
 
-/// TXT-06: n hexadecimal digits are (n + 1) / 2 bytes; base64 has its padding.
+/// TXT-06: n hexadecimal digits are (n + 1) / 2 bytes; base64 must have its padding.
 #[test]
 fn txt_06_binary_items() {
     let decoded = |text| decode_binary(text).unwrap();
@@ -266,7 +267,7 @@ fn key_booleans() {
     assert_eq!(Key::ImmediateData.definition().kind, Kind::And { default: true });
 }
 
-/// KEY-25, KEY-31: the keys that are allowed in the security stage.
+/// KEY-25, KEY-31: checks which keys are allowed in the security stage.
 #[test]
 fn key_31_security_stage() {
     let allowed: Vec<Key> =
@@ -303,7 +304,8 @@ fn key_29_leading_login_keys_are_of_the_session() {
     }
 }
 
-/// KEY-30: these keys have no meaning in a discovery session; the times and the recovery level do have one.
+/// KEY-30: checks which keys have no meaning in a discovery session. DefaultTime2Wait, DefaultTime2Retain and
+/// ErrorRecoveryLevel have a meaning there.
 #[test]
 fn key_30_irrelevant_in_discovery() {
     let irrelevant: Vec<Key> =

@@ -116,7 +116,7 @@ impl IssuedChallenges {
         IssuedChallenge { challenge, list: self.clone() }
     }
 
-    /// Returns whether a challenge is on the list.
+    /// Returns whether a challenge is on the list of issued challenges.
     pub(crate) fn contains(&self, challenge: &[u8]) -> bool {
         self.lock().iter().any(|issued| issued == challenge)
     }
@@ -195,8 +195,8 @@ mod tests {
         assert_eq!(format!("{list:?}"), "IssuedChallenges(..)");
     }
 
-    /// CHP-08: even a source that always returns the same bytes never repeats a challenge in use, nor the
-    /// target's own.
+    /// CHP-08: even if the random source always returns the same bytes, an issued challenge differs from all
+    /// challenges in use and from the target's own challenge.
     #[test]
     fn chp_08_challenges_are_never_equal() {
         let list = IssuedChallenges::default();

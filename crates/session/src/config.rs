@@ -18,12 +18,12 @@ pub struct Config {
     pub initiator_alias: Option<String>,
     /// The initiator's part of the session identifier (RFC 7143 §11.12.5).
     pub isid: Isid,
-    /// Discovery, or commands to one target.
+    /// The kind of session: discovery, or commands to one target.
     pub kind: SessionKind,
     /// CmdSN of the login requests and of the first command; any value is legal.
     pub first_cmd_sn: CmdSn,
-    /// The upper 18 bits of the first task tags. They count how often the slot in the lower 14 bits was used.
-    /// Any value is legal; it is taken modulo 262,143.
+    /// The first value of the upper 18 bits of the task tags. These bits count how often the slot (index in
+    /// the task table) in the lower 14 bits was used. Any value is legal; it is taken modulo 262,143.
     pub first_tag_generation: u32,
     /// Operational parameters to propose.
     pub offer: Offer,
@@ -67,9 +67,9 @@ impl Config {
 /// The two kinds of session (RFC 7143 §4.3).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SessionKind {
-    /// Only SendTargets and logout.
+    /// A discovery session: it sends only SendTargets and a logout.
     Discovery,
-    /// SCSI commands to the logical units of one target.
+    /// A normal session: it sends SCSI commands to the logical units of one target.
     Normal {
         /// The target's node name, sent as TargetName (RFC 7143 §13.4).
         target_name: IscsiName,
@@ -342,8 +342,8 @@ impl TargetCredentials {
     }
 }
 
-/// Time limits; `None` means no limit. If the time limit of a login or a request ends while the process is
-/// stopped, it starts again.
+/// Time limits; `None` means no limit. If the process is stopped when the time limit of a login or a request
+/// ends, the time limit starts again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
     pub(crate) login: Duration,

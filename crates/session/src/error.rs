@@ -15,10 +15,10 @@ pub enum SubmitError {
     /// has the CID already.
     #[error("too many tasks are outstanding")]
     Full,
-    /// The session is logging out, or has ended.
+    /// The session is logging out or has ended, or the request needs a session that is logged in.
     #[error("the session takes no more requests")]
     Closed,
-    /// The session has no connection with this CID, or no other connection.
+    /// The session has no connection with this CID, or no other connection that could replace it.
     #[error("no such connection, or the only one")]
     NoConnection,
     /// The target gave the session no handle (TSIH), so no connection can join it
@@ -50,7 +50,7 @@ pub enum ProtocolError {
         /// Name of the PDU.
         pdu: &'static str,
     },
-    /// A data segment is longer than this side accepts by its declaration.
+    /// A data segment is longer than the MaxRecvDataSegmentLength in force for this side.
     #[error("a data segment of {len} bytes exceeds the limit of {limit}")]
     DataSegmentLength {
         /// DataSegmentLength in the header, bytes.
@@ -147,7 +147,7 @@ pub enum TransportError {
     /// Reading or writing failed.
     #[error("the connection failed: {0}")]
     Io(String),
-    /// Packets as long as those of the connection do not arrive, and shorter packets do.
+    /// Packets of the full length that the connection uses do not arrive, but shorter packets do.
     #[error("{0}")]
     PathMtu(String),
 }
@@ -177,7 +177,7 @@ pub enum SessionError {
     DroppedByTarget {
         /// Seconds to wait before a reconnect.
         time2wait: u16,
-        /// Time after that in which the target keeps tasks, in seconds.
+        /// Time after `time2wait` for which the target keeps the tasks, in seconds.
         time2retain: u16,
     },
     /// The target requested a logout, and the session was logged out (RFC 7143 §11.9.1).

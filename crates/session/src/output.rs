@@ -17,7 +17,7 @@ use crate::task::command::Completion;
 pub enum Output {
     /// Open a transport connection, then call `handle_connected` or `handle_disconnected`.
     Connect {
-        /// CID: the connection that this will be.
+        /// CID: the connection to open.
         cid: Cid,
         /// Address after a redirection; `None` means the portal that the caller knows.
         address: Option<TargetAddress>,

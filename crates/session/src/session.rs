@@ -93,7 +93,7 @@ impl Session {
     /// Informs the session that the transport connection could not be made, was closed, or failed.
     pub fn handle_disconnected(&mut self, cid: Cid, why: TransportError, now: Instant) {
         match self.connections.get(cid).map(Connection::state) {
-            // A target may close first once it has seen the logout request.
+            // After it has seen the logout request, a target may close the connection without a response.
             Some(ConnectionState::InLogout) if self.is_logging_out() => self.logged_out(),
             Some(ConnectionState::InLogin) if self.may_have_closed_over_list(cid) => {
                 tracing::debug!(%cid, %why, "gone at the list of CHAP algorithms");
@@ -175,8 +175,8 @@ impl Session {
     }
 
     /// Returns the handle that the target assigned to the session; zero before the end of the first login.
-    /// Some targets assign none: then no connection can join the session, and the reinstatement of the
-    /// standard (RFC 7143 §6.3.5) is not reliable.
+    /// Some targets assign none: then no connection can join the session, and session reinstatement (RFC 7143
+    /// §6.3.5) is not reliable.
     pub const fn tsih(&self) -> Tsih {
         self.state.tsih()
     }

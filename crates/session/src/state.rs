@@ -105,7 +105,7 @@ impl SessionState {
     }
 
     /// Returns why the session fails after the error `happened`. If the target requested a logout and closes
-    /// the connection without waiting for it, its request is the cause.
+    /// the connection without waiting for the logout, the target's request is the cause.
     pub(crate) fn cause_of_failure(&mut self, happened: SessionError) -> SessionError {
         let is_transport = matches!(happened, SessionError::Transport(_));
         self.logout_cause.take().filter(|_| is_transport).unwrap_or(happened)

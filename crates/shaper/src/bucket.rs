@@ -11,9 +11,9 @@ const TOKENS_A_BYTE: i128 = 8_000_000_000;
 /// Tokens of a class for its guaranteed rate, or for its ceil. They come with time, up to a depth, and each byte
 /// that passes consumes some.
 ///
-/// If there is no debt, a request of any length may pass. Later requests wait until its debt is paid. So in any
-/// period, at most rate x period + depth + one request passes, and in addition the tokens that
-/// [`fill_beyond`](Self::fill_beyond) has kept beyond the depth.
+/// If there is no debt, a request of any length may pass. It may leave a debt, and later requests wait until the
+/// debt is paid. So in any period, at most rate x period + depth + one request passes, and in addition the tokens
+/// that [`fill_beyond`](Self::fill_beyond) has kept beyond the depth.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     rate: RateLimit,
@@ -125,7 +125,7 @@ fn scaled(tokens: i128, new: i128, old: i128) -> i128 {
 fn gain(rate: RateLimit, time: Duration) -> i128 {
     let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let rate = rate.bits_per_second().unwrap_or(0);
-    // The highest rate and the longest time do not exceed the range.
+    // The product of the highest rate and the longest time is within the range of `i128`.
     i128::try_from(u128::from(time) * u128::from(rate)).unwrap_or(i128::MAX)
 }
 
@@ -148,7 +148,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// A millionth of a bit comes each nanosecond, and the tokens are counted at irregular intervals.
+    /// At 1 kbit/s a millionth of a bit comes each nanosecond. Tokens that are counted at irregular intervals are
+    /// not rounded.
     #[test]
     fn nothing_is_rounded_however_often_it_is_counted() {
         let begin = start();
@@ -173,7 +174,7 @@ mod tests {
         }
         let ready = bucket.ready_at().unwrap();
         let seconds = (ready - begin).as_secs();
-        // 3 x 2^64 bytes at 1 Tbit/s.
+        // The time of 3 x 2^64 bytes at 1 Tbit/s: the full bucket pays for one of the four requests.
         assert_eq!(seconds, 442_721_857);
         bucket.fill(ready);
         assert!(bucket.is_ready(bucket.counted));

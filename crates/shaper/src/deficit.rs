@@ -2,8 +2,9 @@
 
 /// Debt of a class to its siblings, by deficit round robin (Shreedhar and Varghese, 1995). A class without a
 /// deficit has the turn. It sends one request, and then owes the length of that request. When all classes
-/// owe, a round passes that is just long enough for one class to have paid; in a round, each class pays by
-/// its weight. So a round is no longer than necessary, whatever the lengths of requests and the weights.
+/// owe, a round passes that is just long enough for one class to have paid; in a round, each class pays in
+/// proportion to its weight. So a round is no longer than necessary, whatever the lengths of requests and the
+/// weights.
 ///
 /// A class does not owe bytes that turn out not to have been sent. If rounds have already paid for them, the
 /// class has a credit, which is used up before it owes again.

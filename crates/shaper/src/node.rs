@@ -30,7 +30,8 @@ pub(crate) struct Node {
     pub(crate) ceil: Bucket,
     debts: Debts,
     pub(crate) queue: Queue,
-    /// The turn of the class in the current election; `None` if it may not send.
+    /// The turn of the class when a request was last chosen (an election); `None` if the class may not
+    /// send.
     pub(crate) turn: Option<Turn>,
     /// The last election in which the class, or a class below it, was a candidate.
     pub(crate) election: u64,

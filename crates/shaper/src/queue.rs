@@ -8,9 +8,9 @@ use crate::class_id::ClassId;
 /// A request that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
-    /// Serial number over all classes.
+    /// Serial number of the request over all classes.
     pub(crate) serial: u64,
-    /// The class in which it began to wait.
+    /// The class in which the request began to wait.
     pub(crate) class: ClassId,
     pub(crate) bytes: u64,
     pub(crate) since: Instant,

@@ -203,7 +203,7 @@ impl Tree {
                 }
             }
         }
-        // Until `now` the ceil held nothing back, so these tokens are limited to the depth.
+        // Until `now` the ceil held nothing back, so the tokens of the time until `now` are limited to the depth.
         held.iter().for_each(|(slot, _)| self.nodes[*slot].fill(now));
         self.held = held;
     }

@@ -32,7 +32,7 @@ pub struct Statistics {
     pub sent: Volume,
     /// Requests that were sent with tokens of an ancestor of the class.
     pub borrowed: Volume,
-    /// Requests of classes below this one that were sent with its tokens.
+    /// Requests of classes below this class that were sent with tokens of this class.
     pub lent: Volume,
     /// Requests that were not granted immediately.
     pub waited: Volume,

@@ -43,7 +43,7 @@ pub struct Tree {
     /// Classes that will have tokens for a request before the ceil of an ancestor lets it pass, each with the
     /// time until which the delay is due to the ceil.
     pub(crate) held: Vec<(usize, Instant)>,
-    /// Number of elections so far.
+    /// Number of elections so far. Each election chooses the class that sends next.
     pub(crate) elections: u64,
 }
 
@@ -217,7 +217,7 @@ impl Tree {
     pub fn ceil(&self, id: ClassId) -> RateLimit {
         let limit = |slot: usize| {
             let class = self.nodes[slot].class;
-            // The root cannot borrow.
+            // The root cannot borrow, so its rate is its limit.
             if slot == ROOT { class.rate } else { class.ceil }
         };
         self.path(self.leaf(id)).map(limit).min().unwrap_or(RateLimit::Unlimited)
@@ -250,7 +250,8 @@ impl Tree {
         node.map(|node| node.id.slot).ok_or(TreeError::Unknown)
     }
 
-    /// Fills the buckets of the classes that a ceil has held back, keeping those tokens beyond the depth.
+    /// Fills the buckets of the classes that a ceil has held back. Tokens of that time are kept beyond the
+    /// depth.
     pub(crate) fn fill_held(&mut self, now: Instant) {
         for (slot, until) in self.held.drain(..) {
             self.nodes[slot].fill_held(until, now);

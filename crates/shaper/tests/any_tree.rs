@@ -126,7 +126,7 @@ proptest! {
             if simulation.clients[client].depth == 0 {
                 continue;
             }
-            // The client gets the lowest of its rate and of all ceils on its path.
+            // The client gets at least the lowest of its rate and of all ceils on its path.
             let ceils = (0..built.len()).filter(|above| is_below(&built, client + 1, *above));
             let allowed = ceils.map(|above| built[above].ceil).min().unwrap_or(0).min(class.rate);
             let sent = rates[client] * 1e6 / 8.0 * time.as_secs_f64();

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The arguments are the size of each disk in MiB (64 by default) and the number of disks (1 by default). The
-//! program prints the URLs of the disks, and then serves them. Bursts may be as long as RFC 7143 allows, so that
-//! only the socket holds a writer back.
+//! program prints the URLs of the disks, and then serves them. Bursts may be as long as RFC 7143 allows, so
+//! that only the socket limits the rate of a writer.
 #![expect(clippy::disallowed_methods, reason = "a program has arguments and an input")]
 #![allow(clippy::print_stdout, reason = "this is what the program is for")]
 

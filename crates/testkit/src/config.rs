@@ -17,8 +17,8 @@ pub use behavior::{
 pub use chap::{Chap, ChapIdentity, Encoding, Reflection};
 pub use keys::{Answer, DigestPolicy, Keys, Origination, Stage};
 
-/// The whole behaviour of a [`Target`](crate::target::Target). [`TargetConfig::new`] is well-behaved;
-/// each field is one departure from it.
+/// The whole behaviour of a [`Target`](crate::target::Target). A configuration of [`TargetConfig::new`] is
+/// well-behaved; each field changes one part of the behaviour.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TargetConfig {

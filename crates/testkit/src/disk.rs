@@ -60,7 +60,7 @@ pub(crate) struct Changes {
 struct Content {
     bytes: Vec<u8>,
     mapped: Vec<bool>,
-    /// The store of a disk that stores nothing. `bytes` and `mapped` are empty then.
+    /// The store of a null disk, which keeps no data; `bytes` and `mapped` are then empty.
     null: Option<Null>,
     cache: Cache,
     /// The durable data of each block that was changed since its last flush. A loss of power restores them.
@@ -84,8 +84,9 @@ impl RamDisk {
     }
 
     /// Creates a disk of `blocks` blocks of `block_size` bytes that stores nothing and takes 1 MiB of memory,
-    /// whatever its size. Writes are discarded, and reads return zeros. No block is ever mapped or waits for
-    /// a flush. Otherwise the disk behaves like any other. Use it to measure without the cost of a store.
+    /// whatever its size. Writes are discarded, and reads return zeros. No block is ever mapped, and no block
+    /// waits for a flush. Otherwise the disk behaves like any other. Use it to measure without the cost of a
+    /// store.
     ///
     /// Over TCP (feature `serve`) reads of such a disk are not copied in user space: the socket always gets the
     /// same buffer of zeros. Written data are taken from the socket and copied no further.

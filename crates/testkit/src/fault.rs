@@ -49,10 +49,10 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trigger {
-    /// The target is about to send a PDU: the one with this number, from 0, among the PDUs with this
+    /// The target is about to send the PDU with this number; the number counts from 0 among the PDUs with this
     /// operation code (`None`: among all PDUs).
     Sending(Option<Opcode>, u32),
-    /// A PDU of the initiator has arrived: the one with this number, from 0, among the PDUs with this
+    /// The PDU of the initiator with this number has arrived; the number counts from 0 among the PDUs with this
     /// operation code (`None`: among all PDUs).
     Receiving(Option<Opcode>, u32),
     /// The target has sent this number of bytes; the rest is lost. Only for [`Effect::Close`].
@@ -64,7 +64,7 @@ pub enum Trigger {
     Command(Blocks),
 }
 
-/// Blocks, and the commands that reach them.
+/// Blocks of a unit, and the kind of command that a fault at these blocks affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Blocks {
@@ -168,7 +168,7 @@ impl Fault {
         Self { connection: None, trigger, effect, times: None }
     }
 
-    /// Creates a fault with `effect` on commands that reach one of these blocks.
+    /// Creates a fault with `effect` on commands that reach one of the blocks in `range`.
     #[must_use]
     pub fn on_blocks(range: impl RangeBounds<u64>, effect: Effect) -> Self {
         Self::new(Trigger::Command(Blocks::of(range)), effect)
@@ -186,7 +186,7 @@ impl Fault {
         Self::sense(range, Sense::WRITE_ERROR).on_access(Access::Write)
     }
 
-    /// Makes SYNCHRONIZE CACHE of these blocks end with WRITE ERROR. If `loses`, the data of the volatile
+    /// Makes SYNCHRONIZE CACHE of blocks in `range` end with WRITE ERROR. If `loses`, the data of the volatile
     /// cache are lost for all blocks that the command reaches.
     #[must_use]
     pub fn flush_error(range: impl RangeBounds<u64>, loses: bool) -> Self {
@@ -195,13 +195,13 @@ impl Fault {
         Self::on_blocks(range, effect).on_access(Access::SynchronizeCache)
     }
 
-    /// Ends commands that reach these blocks with CHECK CONDITION.
+    /// Ends commands that reach blocks in `range` with CHECK CONDITION.
     #[must_use]
     pub fn sense(range: impl RangeBounds<u64>, sense: Sense) -> Self {
         Self::on_blocks(range, Effect::Sense(sense))
     }
 
-    /// Ends the next `times` commands that reach these blocks with BUSY.
+    /// Ends the next `times` commands that reach blocks in `range` with BUSY.
     #[must_use]
     pub fn busy(range: impl RangeBounds<u64>, times: u32) -> Self {
         Self::on_blocks(range, Effect::Status(status::BUSY)).times(times)
@@ -214,31 +214,32 @@ impl Fault {
         Self::sense(range, Sense::NO_SPACE).on_access(Access::Write)
     }
 
-    /// Ends the next `times` commands that reach these blocks with TASK SET FULL.
+    /// Ends the next `times` commands that reach blocks in `range` with TASK SET FULL.
     #[must_use]
     pub fn task_set_full(range: impl RangeBounds<u64>, times: u32) -> Self {
         Self::on_blocks(range, Effect::Status(status::TASK_SET_FULL)).times(times)
     }
 
-    /// Delays the responses to commands that reach these blocks.
+    /// Delays the responses to commands that reach blocks in `range`.
     #[must_use]
     pub fn delay(range: impl RangeBounds<u64>, delay: Duration) -> Self {
         Self::on_blocks(range, Effect::Delay(delay))
     }
 
-    /// Delays the execution of commands that write to these blocks, even if their connection is lost.
+    /// Delays the execution of commands that write to blocks in `range`. The commands are executed even if
+    /// their connection is lost.
     #[must_use]
     pub fn execute_late(range: impl RangeBounds<u64>, late: Duration) -> Self {
         Self::on_blocks(range, Effect::ExecuteLate(late))
     }
 
-    /// Breaks the connection when a command reaches one of these blocks.
+    /// Breaks the connection when a command reaches one of the blocks in `range`.
     #[must_use]
     pub fn drop_connection(range: impl RangeBounds<u64>) -> Self {
         Self::on_blocks(range, Effect::Close)
     }
 
-    /// Makes one byte wrong in data that are read from these blocks or written to them, without a report.
+    /// Makes one byte wrong in data that are read from blocks in `range` or written to them, without a report.
     #[must_use]
     pub fn wrong_byte(range: impl RangeBounds<u64>) -> Self {
         Self::on_blocks(range, Effect::InvertByte)
@@ -300,25 +301,26 @@ impl Fault {
         self
     }
 
-    /// Puts a response code that means failure into the SCSI response with this number.
+    /// Puts the iSCSI response code `code` into the SCSI response with the number `nth`. A code other than 0
+    /// means failure.
     #[must_use]
     pub const fn failed_response(nth: u32, code: u8) -> Self {
         Self::sending(Opcode::ScsiResponse, nth, Effect::SetByte { at: 2, value: code })
     }
 
-    /// Makes the `DataSN` of the Data-In with this number one too large.
+    /// Makes the `DataSN` of the Data-In with the number `nth` one too large.
     #[must_use]
     pub const fn data_sn_gap(nth: u32) -> Self {
         Self::sending(Opcode::DataIn, nth, Effect::AddWord { at: 36, value: 1 })
     }
 
-    /// Makes the R2T with this number request data at another offset.
+    /// Makes the R2T with the number `nth` request data at `offset`.
     #[must_use]
     pub const fn r2t_offset(nth: u32, offset: u32) -> Self {
         Self::sending(Opcode::R2t, nth, Effect::SetWord { at: 40, value: offset })
     }
 
-    /// Puts another initiator task tag into the n-th PDU with this operation code.
+    /// Puts the initiator task tag `itt` into the n-th PDU with this operation code.
     #[must_use]
     pub const fn wrong_itt(opcode: Opcode, nth: u32, itt: u32) -> Self {
         Self::sending(opcode, nth, Effect::SetWord { at: 16, value: itt })

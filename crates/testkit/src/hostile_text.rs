@@ -31,7 +31,8 @@ const FORGED: &str = "FORGED";
 /// of both sets (C0 and C1), and marks that reverse or end a line.
 pub const TEXT: &str = "a\u{1b}[2J\r\nFORGED\u{7}\u{8}\u{7f}\u{9b}31m\u{202e}\u{2028}b";
 
-/// Keys to which a text is an answer that an initiator does not understand, and may print.
+/// Keys for which the target sends [`TEXT`] as the value: an initiator does not understand this value, and may
+/// print it.
 const ANSWERED: [&str; 16] = [
     "HeaderDigest",
     "DataDigest",
@@ -99,7 +100,8 @@ pub fn configs(config: &TargetConfig) -> Vec<(String, TargetConfig)> {
     add("INQUIRY and its pages", &|config| {
         for unit in config.units.values_mut() {
             unit.vendor = TEXT.to_owned();
-            // PRODUCT IDENTIFICATION has 16 bytes, so it gets the line feed and the forged line.
+            // PRODUCT IDENTIFICATION has 16 bytes, so it gets the part of `TEXT` that starts with the line
+            // feed and the forged line.
             unit.product = TEXT[6..].to_owned();
             unit.serial = TEXT.to_owned();
             unit.behavior.designators = Some(designators());
@@ -122,8 +124,9 @@ fn designators() -> Vec<u8> {
     all
 }
 
-/// Returns the part of a program's output that a terminal would execute, except for the line feeds that end
-/// lines; `None` if there is no such part.
+/// Returns the first line of a program's output that is forged, or that has a character that a terminal would
+/// execute; `None` if there is no such line. The line feeds that end lines are allowed. For output that is not
+/// UTF-8, returns a remark.
 #[must_use]
 pub fn obeyed(output: &[u8]) -> Option<String> {
     let Ok(text) = std::str::from_utf8(output) else {

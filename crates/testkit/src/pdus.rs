@@ -96,19 +96,19 @@ impl Template {
         !self.pdu.is(Opcode::DataIn) || self.pdu.has_status()
     }
 
-    /// Sets `StatSN`; without this call it is the next one.
+    /// Sets `StatSN`; without this call the PDU has the next `StatSN` of the connection.
     #[must_use]
     pub fn stat_sn(self, value: u32) -> Self {
         self.word(24, value)
     }
 
-    /// Sets `ExpCmdSN`; without this call it is the correct one.
+    /// Sets `ExpCmdSN`; without this call the PDU has the correct value.
     #[must_use]
     pub fn exp_cmd_sn(self, value: u32) -> Self {
         self.word(28, value)
     }
 
-    /// Sets `MaxCmdSN`; without this call it is the correct one.
+    /// Sets `MaxCmdSN`; without this call the PDU has the correct value.
     #[must_use]
     pub fn max_cmd_sn(self, value: u32) -> Self {
         self.word(32, value)
@@ -284,7 +284,7 @@ pub fn scsi_response() -> Template {
     Template::new(Opcode::ScsiResponse)
 }
 
-/// Creates a NOP-In that neither requests a response nor is one.
+/// Creates a NOP-In that neither requests a response nor is a response.
 #[must_use]
 pub fn nop_in() -> Template {
     Template::new(Opcode::NopIn).itt(NO_TAG).ttt(NO_TAG)

@@ -83,8 +83,8 @@ pub(crate) fn finish(unit: &Unit, cdb: [u8; 16], parameters: &[u8]) -> Result<()
     }
 }
 
-/// Executes an UNMAP or WRITE SAME only for the blocks for which `is_done` returns `true`, because the command
-/// was ended before its status. Other commands do nothing here: their sink writes the blocks.
+/// Executes a part of an UNMAP or WRITE SAME that was ended before its status: only the blocks for which
+/// `is_done` returns `true`. Other commands do nothing here, because their sink writes the blocks.
 pub(crate) fn finish_part(
     unit: &Unit,
     cdb: [u8; 16],

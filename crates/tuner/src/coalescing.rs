@@ -25,7 +25,8 @@ const REQUESTS_PER_ANSWER: usize = 4;
 /// The number of answers is kept while it is at most this many times the newly computed number, because each
 /// change costs a system call.
 const SLACK: usize = 2;
-/// A trial decides for waiting if the rate of answers with it is at least this share of the rate without it.
+/// A trial decides for waiting if the rate of answers with waiting is at least this share of the rate without
+/// waiting.
 const UNCHANGED: f64 = 0.95;
 /// How long a verdict holds. A verdict against waiting holds twice as long each time it is repeated.
 const HOLD: Duration = Duration::from_secs(1);
@@ -60,7 +61,7 @@ pub struct Coalescing {
     rests: u8,
     /// Number of answers that the session last waited for.
     answers: usize,
-    /// Results of the running trial: first without waiting, then with it.
+    /// Results of the running trial: first without waiting, then with waiting.
     trial: [Tally; 2],
     /// End of the time for which the verdict of the last trial holds.
     holds_until: Option<Instant>,

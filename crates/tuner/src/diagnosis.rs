@@ -11,7 +11,7 @@
 //!              └─ nothing was in flight: the source of writes or the destination of reads was slow
 //! ```
 //!
-//! What the peer's kernel waits for is not visible at this end. So reads are judged by comparing their rate
+//! The waits of the peer's kernel are not visible at this end. So reads are judged by comparing their rate
 //! with what the queue and the receive window allow in a round trip.
 
 mod flow;

@@ -36,8 +36,8 @@ const UNPROVEN_WRITE_LIMIT: u64 = 64 << 10;
 /// Bytes that a link must have delivered before its congestion window counts: ten segments, the initial
 /// window (RFC 6928).
 const PROOF: u64 = 14 << 10;
-/// Below this round-trip time a link needs no [`PROOF`]: either it delivers the initial window soon, or its
-/// round trip becomes longer than this.
+/// Below this round-trip time a link need not have delivered [`PROOF`] bytes: either it delivers the initial
+/// window soon, or its round trip becomes longer than this.
 const LOCAL: Duration = Duration::from_millis(2);
 /// Ratio of BBR's window to what the link holds (draft-ietf-ccwg-bbr, BBR.DefaultCwndGain).
 const BBR_WINDOW_GAIN: u64 = 2;
@@ -68,8 +68,8 @@ pub fn wait_for_answers(round_trip: Duration, answer_time: Duration) -> Duration
     answers.saturating_sub(trips).min(MAX_WAIT.saturating_sub(trips))
 }
 
-/// Returns how long write data may wait beyond its round trips. This is half of the target's time limit
-/// without two round trips, and at most 750 ms. Half, because slow start notices a lower rate one round trip
+/// Returns how long write data may wait beyond its round trips: half of the target's time limit, less two
+/// round trips, and at most 750 ms. Only half is used, because slow start notices a lower rate one round trip
 /// late: the real rate may be half of the estimate, and all data then takes twice as long. The target's time
 /// limit runs from its R2T, one round trip after the command; that leaves a round trip for a lost segment.
 #[must_use]
@@ -221,7 +221,7 @@ mod tests {
         for (at, window, rtt, min_rtt) in [
             (0, 100, 100, 100),
             (50, 4000, 100, 100),
-            // A timeout.
+            // After a timeout the kernel has a smaller window, and the limit follows immediately.
             (60, 100, 100, 100),
             (60, 200, 150, 120),
             (100, 4000, 20, 20),

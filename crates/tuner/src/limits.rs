@@ -54,8 +54,8 @@ impl Autotuning {
         self.max / Self::BYTES_PER_BYTE
     }
 
-    /// Returns the range that allows `data` bytes in flight; a larger maximum stays. Its `Display` output is
-    /// the value of the sysctl.
+    /// Returns the range that allows `data` bytes in flight; the maximum is not lowered. The `Display` output
+    /// of the range is the value of the sysctl.
     #[must_use]
     pub fn reaching(self, data: u64) -> Self {
         Self { max: self.max.max(data.saturating_mul(Self::BYTES_PER_BYTE)), ..self }

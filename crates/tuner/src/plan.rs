@@ -32,9 +32,9 @@ impl<T> Choice<T> {
 pub enum Buffer {
     /// The kernel tunes the size; no option is set.
     Autotuned,
-    /// Bytes of data, no more than any user may request (`SO_SNDBUF`, `SO_RCVBUF`).
+    /// A set size, bytes of data: no more than any user may request (`SO_SNDBUF`, `SO_RCVBUF`).
     Set(u64),
-    /// Bytes of data, more than any user may request (`SO_SNDBUFFORCE`, `SO_RCVBUFFORCE`).
+    /// A set size, bytes of data: more than any user may request (`SO_SNDBUFFORCE`, `SO_RCVBUFFORCE`).
     Forced(u64),
 }
 

@@ -17,8 +17,8 @@ use crate::link::tcp_info::TcpInfo;
 
 /// Bytes that may be requested before anything has arrived: 8 seconds at 64 kbit/s.
 const UNPROVEN: u64 = 64 << 10;
-/// As many bytes as have arrived within this time may be requested again. Together with [`UNPROVEN`] this is
-/// well below the 30 seconds of LIO, and it is longer than any round trip.
+/// The number of bytes that have arrived within this time may be requested again. Together with [`UNPROVEN`]
+/// this is well below the 30 seconds of LIO, and it is longer than any round trip.
 const WITHIN: Duration = Duration::from_secs(5);
 /// Below this round-trip time nothing is limited: such a link is fast, or its round trip becomes longer than
 /// this.

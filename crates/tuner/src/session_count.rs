@@ -134,9 +134,9 @@ const MIN_GAIN: f64 = 0.25;
 const UNCHANGED: f64 = 0.97;
 /// A rate below this share of the best one is a fall.
 const FALL: f64 = 0.9;
-/// Loss limits the sessions if each carries at most this many times the theoretical rate.
+/// Loss limits the sessions if each carries at most this many times the theoretical rate (`loss_ceiling`).
 const CEILING_SLACK: f64 = 3.0;
-/// Below this share of the theoretical rate, a session is limited by something else than loss.
+/// Below this share of the theoretical rate (`loss_ceiling`), something else than loss limits a session.
 const CEILING_SHARE: f64 = 0.125;
 /// Factor by which a trial under loss raises the number of sessions. It is large, because a trial takes
 /// seconds, and too many sessions do no harm under loss.

@@ -109,8 +109,8 @@ impl TransferTerms {
         self.window.map_or(MAX_DEPTH, |window| u64::from(window).clamp(1, MAX_DEPTH))
     }
 
-    /// Returns the bytes of transfers in flight that keep `link.in_flight` bytes on the link. This is half as
-    /// much again as the round trips need, because bursts do not arrive evenly.
+    /// Returns the bytes of transfers in flight that keep `link.in_flight` bytes on the link. This is 1.5
+    /// times the bytes that the round trips need, because bursts do not arrive evenly.
     fn under_way(&self, io_size: u64, link: LinkTraits) -> u64 {
         let least = if io_size < LONG_COMMAND { MIN_UNDER_WAY } else { MIN_UNDER_WAY_LONG };
         let busy =

@@ -10,9 +10,9 @@ use crate::stripe::Stripe;
 const MAX_EXTENTS: usize = 2048;
 const _: () = assert!(MAX_EXTENTS <= Extent::MAX_REPORTED);
 
-/// Combines the extents that each member has reported for its part of a range into the extents of that range
-/// of the volume. They end at the first byte that its member has not reported, or after `MAX_EXTENTS` extents.
-/// If already the first byte was not reported, the result is one extent of data for the whole range.
+/// Combines the extents that each member has reported for its part of a range into the extents of that range of
+/// the volume. The result ends at the first byte that its member has not reported, or after `MAX_EXTENTS`
+/// extents. If the first byte was not reported, the result is one extent of data for the whole range.
 pub(crate) fn interleave(
     stripe: &Stripe,
     range: Range<u64>,
@@ -31,8 +31,8 @@ pub(crate) fn interleave(
         }
         at += len;
     }
-    // If the loop has begun one extent too many, the extents before it have their full length. That last extent
-    // may continue beyond the bytes examined, and is dropped.
+    // The loop may begin one extent more than the maximum, so that all extents before it have their full
+    // length. This last extent may continue beyond the bytes examined, and is dropped.
     extents.truncate(MAX_EXTENTS);
     if extents.is_empty() && !range.is_empty() {
         extents.push(Extent::new(range.start, range.end - range.start, ExtentState::Data));

@@ -16,7 +16,7 @@ pub enum SuperblockError {
     Checksum {
         /// The checksum in the superblock.
         found: u32,
-        /// The checksum of its bytes.
+        /// The checksum that is computed from the bytes of the superblock.
         expected: u32,
     },
     /// A field of the superblock has a value that a volume does not support.
@@ -34,7 +34,7 @@ pub enum SuperblockError {
         what: &'static str,
         /// The value in the superblock.
         found: String,
-        /// The value of the volume.
+        /// The value that the superblock of this member should have.
         expected: String,
     },
 }

@@ -22,7 +22,7 @@ pub(crate) struct UnreportedLosses {
 #[derive(Debug, Default)]
 struct Latest {
     count: u64,
-    /// `None` once a handle has reported it.
+    /// The latest loss; `None` after a handle has reported it.
     loss: Option<Loss>,
 }
 

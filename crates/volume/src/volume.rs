@@ -140,9 +140,9 @@ impl<D: Device> Volume<D> {
         Self { members, ..self }
     }
 
-    /// Returns the granularity of discards of the volume, in bytes: the largest granularity of the members,
-    /// if each of them divides the chunk and the offset of the data. As divisors of the chunk, a power of
-    /// two, all of them are then powers of two, so the largest is a multiple of the others.
+    /// Returns the granularity of discards of the volume, in bytes: the largest granularity of the members, if
+    /// each of them divides the chunk and the offset of the data. A divisor of the chunk is a power of two, as
+    /// the chunk is, so the largest granularity is a multiple of the others.
     fn discard_granularity(&self) -> Option<u64> {
         let chunk = self.stripe.chunk().bytes();
         let mut largest = 1;
@@ -405,7 +405,7 @@ impl<D: Device> Device for Volume<D> {
     }
 
     /// Returns the number of requests that keeps each member busy. A shorter request reaches fewer members, so
-    /// more of them are needed.
+    /// more requests are needed.
     fn queue_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |member, part| member.queue_depth(part))
     }

@@ -38,7 +38,7 @@ pub(super) struct Row {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Bar {
-    /// Not measured.
+    /// The bar has no measurement.
     None,
     /// The measured value.
     Good(f64),

@@ -12,7 +12,7 @@ use super::table::Table;
 use super::text;
 use crate::result::{Figure, LinkConditions};
 
-/// Share of the best buffer's goodput from which on a buffer counts as large enough.
+/// A buffer counts as large enough if it has at least this share of the best buffer's goodput.
 const ENOUGH: f64 = 0.98;
 /// Name of the program's own tuner.
 const TUNED: &str = "tuned";
@@ -54,7 +54,7 @@ enum Buffer {
     Bytes(u32),
     /// Not set: the kernel tunes it.
     Auto,
-    /// Set by the program's own tuner, like everything else.
+    /// Set by the program's own tuner, as are all other settings.
     Tuned,
 }
 

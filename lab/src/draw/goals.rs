@@ -10,7 +10,7 @@ use crate::result::{Figure, LinkConditions};
 use crate::scenario::Goal;
 
 /// Relative difference up to which numbers of bytes count as equal: some programs report the bytes that
-/// arrived.
+/// arrived, others the bytes that were to be moved.
 const SAME_BYTES: f64 = 0.01;
 
 /// A series of figures over one link, with its goal.

@@ -80,7 +80,8 @@ pub(super) fn link_slug(link: &LinkConditions) -> String {
     }
 }
 
-/// Returns the note on how many repetitions the medians are of. Empty if each measurement was made once.
+/// Returns the note that says from how many repetitions the medians are. Empty if each measurement was made
+/// once.
 pub(super) fn repetitions(most: usize) -> String {
     if most > 1 { format!("; medians of {most}") } else { String::new() }
 }

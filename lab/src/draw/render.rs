@@ -141,7 +141,8 @@ impl Label<'_> {
         let bend = (frame.right + 8.0, self.anchor.1);
         svg.path(&[self.anchor, bend, (end - 6.0, y), (end, y)], false, &self.style.leader());
         if self.is_line {
-            // With many lines, colours repeat, but the combination of colour and mark is unique.
+            // With many lines, colours repeat, but the combination of colour and mark is unique. So the name
+            // has the mark too.
             self.style.marker(svg, (end, y), 0.9);
         }
         svg.text((end + 8.0, y + 4.5), self.name, self.style.name());

@@ -15,7 +15,7 @@ use figures::{
     WAITS, What, cell, median, number, ratio, ratio_words,
 };
 
-/// Name in the figures of the target that is faster than tgtd.
+/// Name of the testkit's target in the figures. That target is faster than tgtd.
 const TESTKIT: &str = "testkit";
 
 /// Returns whether a figure is of a short link.

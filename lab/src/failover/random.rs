@@ -17,7 +17,7 @@ const PROGRAM: &str = "fio";
 /// its first job.
 const LOG: &str = "/run/lab-failover";
 const LOG_FILE: &str = "/run/lab-failover_lat.1.log";
-/// Rate, bytes per second.
+/// Rate of the writes, bytes per second.
 const RATE: u64 = 5 << 20;
 /// Seconds that the writes take without an event.
 const SECONDS: u64 = 16;
@@ -41,7 +41,7 @@ fn file(path: &Path) -> String {
 }
 
 fn writes(place: &[String], bytes: u64) -> Command {
-    // Otherwise the log of an earlier run could be read as the log of this run.
+    // Remove the log of an earlier run: it could be read as the log of this run.
     let _absent = std::fs::remove_file(LOG_FILE);
     let mut command = fio(place, bytes);
     command.args(["--do_verify=0", "--continue_on_error=all", &format!("--rate={RATE}")]);

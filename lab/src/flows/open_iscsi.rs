@@ -123,7 +123,7 @@ async fn rule(point: &Point, flows: &Flows, link_rate: &str) -> Result<(), Error
     tc(&format!("qdisc replace dev {DEVICE} root handle 1: htb default 99")).await?;
     let all = known(&flows.rate, link_rate);
     change("add", "1:", "1:1", all, all).await?;
-    // Other traffic must not wait for the flows.
+    // Other traffic has a class of its own, so that it does not wait for the flows.
     change("add", "1:", "1:99", link_rate, link_rate).await?;
     let delay = point.link.rtt_ms / 2.0;
     for (index, flow) in flows.flows.iter().enumerate() {

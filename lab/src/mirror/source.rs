@@ -23,7 +23,7 @@ use crate::scenario::Mirror;
 const BEGIN: Duration = Duration::from_secs(30);
 const PROGRAM: &str = "qemu-storage-daemon";
 
-/// The daemon with the disk. It is killed when this is dropped.
+/// The daemon with the disk. The daemon is killed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Source {
     group: Group,

@@ -21,7 +21,7 @@ const BEGIN: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(60);
 const PROGRAM: &str = "block-serve";
 
-/// A block-serve process, which is killed when this is dropped.
+/// A block-serve process, which is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Server {
     group: Group,

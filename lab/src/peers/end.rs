@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::process::{Ended, run};
 use crate::result::Outcome;
 
-/// Runs a program of a Debian package until it succeeds.
+/// Runs a program of a Debian package to its end. Fails if the program does not exit with success within
+/// `limit`.
 pub(super) async fn to_end(
     command: &mut Command,
     limit: Duration,

@@ -43,7 +43,8 @@ fn of(measure: &Measure, reading: Reading) -> Reading {
     let by_time = measure.seconds.is_some();
     Reading {
         goodput_mbit_per_s: reading.goodput_mbit_per_s.filter(|_| by_time),
-        // A sender's intervals count the bytes that its kernel took, not those that arrived.
+        // A sender's intervals count the bytes that its kernel took, not those that arrived. So a write has no
+        // samples.
         samples_mbit_per_s: match measure.direction {
             Direction::Read => reading.samples_mbit_per_s,
             Direction::Write => Vec::new(),

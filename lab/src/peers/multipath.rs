@@ -1,7 +1,8 @@
 //! Runs the kernel's initiator with several paths: a session at each portal, dm-multipath over their disks,
 //! and multipathd with udev's daemon to manage the paths.
 //!
-//! The files below `/etc` that multipathd reads and writes are in the lab's own folder, which covers the machine's.
+//! The files that multipathd writes below `/etc` are in the lab's own folder, which is mounted over `/etc` as
+//! an overlay.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -31,10 +32,10 @@ const CONFIGURATION: &str = "/etc/multipath.conf";
 const MAX_POLLS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A unit with all its paths, until this is dropped.
+/// A unit with all its paths as one device.
 #[derive(Debug)]
 pub struct Multipath {
-    /// Path of its device.
+    /// Path of the device.
     pub device: PathBuf,
     map: String,
     multipathd: Group,
@@ -151,7 +152,8 @@ async fn map(paths: usize) -> Result<String, Error> {
         let states = shown("paths", "%d %t").await.ok()?;
         let active = states.lines().filter(|line| line.trim_end().ends_with(" active")).count();
         let name = shown("maps", "%n").await.ok()?.trim().to_owned();
-        // A program that opens a missing device node for writing would make a regular file in its place.
+        // Wait for the device node too: a program that opens a missing node for writing would make a regular
+        // file.
         (active == paths && is_block_device(&device(&name))).then_some(name)
     })
     .await

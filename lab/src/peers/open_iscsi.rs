@@ -1,6 +1,7 @@
 //! Runs the kernel's initiator: open-iscsi logs in, and `dd` moves the bytes.
 //!
-//! iscsid and its settings belong to the lab: a copy of the settings covers the machine's `/etc/iscsi`.
+//! iscsid and its settings belong to the lab: a copy of the settings is mounted over the machine's
+//! `/etc/iscsi`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -101,7 +102,7 @@ async fn start_daemon(settings: &BTreeMap<String, String>) -> Result<Group, Erro
         cover_settings().await?;
     }
     set(settings).map_err(|cause| Error::File { path: COPY.into(), cause })?;
-    // Without `sd_mod` there are no disks.
+    // Without the module `sd_mod`, the kernel makes no disks for the units.
     for module in ["iscsi_tcp", "sd_mod"] {
         tool(Command::new("modprobe").arg(module)).await?;
     }
@@ -110,13 +111,14 @@ async fn start_daemon(settings: &BTreeMap<String, String>) -> Result<Group, Erro
     Group::start(&mut command)
 }
 
-/// Returns whether the copy of the settings covers the machine's.
+/// Returns whether the copy of the settings is mounted over the machine's settings.
 fn is_covered() -> bool {
     let place = |path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     place(COPY).is_some_and(|copy| place(SETTINGS) == Some(copy))
 }
 
-/// Covers the machine's settings with a copy of the package's, without the nodes that the machine may know.
+/// Mounts a copy of the package's settings over the machine's settings, without the nodes that the machine may
+/// know.
 async fn cover_settings() -> Result<(), Error> {
     let copy = |cause| Error::File { path: COPY.into(), cause };
     fs::create_dir_all("/run/lock/iscsi").map_err(copy)?;
@@ -156,7 +158,7 @@ async fn log_in(lun: u16) -> Result<PathBuf, Error> {
 pub async fn log_in_at(portal: &str, lun: u16) -> Result<PathBuf, Error> {
     let node = ["--targetname", TARGET, "--portal", portal];
     let discover = ["--type", "sendtargets", "--portal", portal];
-    // iscsid needs some time until it listens.
+    // iscsid needs some time until it listens, so the discovery is retried.
     let mut tries = 0;
     while let Err(error) = tool(&mut admin("discovery", &discover)).await {
         tries += 1;

@@ -25,7 +25,7 @@ pub struct Failover {
     pub lun: u16,
     /// Time limit of a run, seconds.
     pub limit: Option<u64>,
-    /// The runs. By default, a copy and random writes, by each contender.
+    /// The runs. By default, a copy and random writes, by each [`Contender`].
     #[serde(default = "all_runs")]
     pub runs: Vec<FailoverRun>,
 }

@@ -53,7 +53,7 @@ pub enum FaultKind {
     UnitFull,
 }
 
-/// A copy through a fault.
+/// A copy during which the fault happens.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRun {
@@ -69,11 +69,11 @@ pub struct FaultRun {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultJob {
-    /// An image to the unit. The fault comes while it is written.
+    /// Copies an image to the unit. The fault comes while the image is written.
     Write,
-    /// The unit to a file. The fault comes while the unit is read.
+    /// Copies the unit to a file. The fault comes while the unit is read.
     Read,
-    /// An image to the unit with `--verify`. The fault comes while it is read back.
+    /// Copies an image to the unit with `--verify`. The fault comes while the unit is read back.
     Verify,
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn measure_apart(
     for link in 0..striped.links {
         let mut command = copy(point, &url(link), bench)?;
         let limit = point.limit;
-        // Spawned, so that all copies run concurrently although they are awaited in order.
+        // Spawn a task for each copy, so that all run concurrently although they are awaited in order.
         running.push(tokio::task::spawn(async move { run(&mut command, limit).await }));
     }
     for copy in running {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::content::{fill, index};
 use crate::rng::Rng;
 
-/// Longest duration of a query for changes, milliseconds. The reported changes are taken when it begins.
+/// Longest duration of a query for changes, milliseconds. The reported changes are taken when the query begins.
 const MAX_ANSWERING: u64 = 5000;
 /// Percentage of queries whose result is lost.
 const FAILURES: u64 = 4;

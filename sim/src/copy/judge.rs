@@ -21,7 +21,7 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Makes the judge of a copy of `source` to the disk as it is.
+    /// Makes the judge of a copy of `source` to the disk in its current state.
     pub(crate) fn new(source: Bytes, in_use: Option<InUse>, world: &World) -> Self {
         let disk = world.lun.disk();
         let before = [disk.read(0, usize::MAX), disk.read_durable(0, usize::MAX)];
@@ -56,7 +56,7 @@ impl Judge {
             return Err(format!("{range:x?} is said to be done of {len:#x} bytes"));
         }
         let mut flushed = flushed.overlap(&(0..there(world)));
-        // The copy cannot know of changes that are not reported yet, so they are not compared.
+        // The copy cannot know of changes that are not reported yet, so their ranges are not compared.
         let dirty = self.in_use.as_ref().map(InUse::dirty).unwrap_or_default();
         dirty.iter().for_each(|range| flushed.remove(&range));
         for range in flushed.iter() {
@@ -65,7 +65,7 @@ impl Judge {
                 None => self.source.slice(index(&range)),
             };
             let durable = world.lun.disk().read_durable(range.start, wanted.len());
-            // Fast path for the common case.
+            // Fast path: usually all bytes of the range are equal.
             if durable.starts_with(&wanted) {
                 continue;
             }
@@ -102,7 +102,7 @@ impl Judge {
     }
 }
 
-/// Returns the number of bytes that the destination had all the time, although its size may have changed.
+/// Returns the smallest size that the destination has had, bytes. Data beyond it may be lost.
 fn there(world: &World) -> u64 {
     world.lun.min_blocks() * u64::from(world.lun.disk().block_size())
 }

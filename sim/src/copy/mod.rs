@@ -133,7 +133,8 @@ struct Job {
     identity: Identity,
     /// Whether the destination is known to be zero, since nothing has been written to it.
     is_blank: bool,
-    /// Whether another unit may have responded in a run before the initiator could notice that.
+    /// Whether a unit that replaced the destination may have responded in a run before the initiator could
+    /// notice the replacement.
     is_blind: bool,
 }
 
@@ -377,10 +378,11 @@ impl<'a> Copies<'a> {
         self.shared.moved.notify_one();
     }
 
-    /// Closes all disks. If that fails, or with a certain probability if it does not, the process is killed.
+    /// Closes all disks. Kills the process if `dies` is true or a logout fails, and otherwise in half of the
+    /// cases.
     async fn leave(&mut self, dies: bool) -> Result<(), String> {
         if let Some(unit) = self.unit.take() {
-            // Nothing was written to it.
+            // Nothing was written to the source unit, so a logout that fails does no harm.
             _ = timeout(MAX_CLOSING, unit.logout()).await;
         }
         let is_well = self.host.close(MAX_CLOSING).await?;
@@ -419,7 +421,7 @@ impl<'a> Copies<'a> {
     }
 
     /// Checks the destination after a copy that succeeded: late data and a loss of power must not change it.
-    /// Returns whether another copy may follow, since no request of this one is in flight.
+    /// Returns whether no request of the copy is in flight, so that another copy may follow.
     async fn check_destination(&mut self, job: &Job) -> Result<bool, String> {
         if self.rng.percent(50) {
             self.mend();

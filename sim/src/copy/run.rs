@@ -110,7 +110,7 @@ impl Copies<'_> {
         }
     }
 
-    /// Runs the copy, unless it is dropped. Then the result is `None`.
+    /// Runs the copy to its end. Returns `None` if the user drops it before that.
     async fn run_once(
         &mut self,
         run: &Run,
@@ -169,8 +169,8 @@ impl Copies<'_> {
         job: &Job,
         watch: &Arc<Watch>,
     ) -> Result<CopyOptions, String> {
-        // Some runs store no checkpoint: an old one stays true. For a source in use it would not, since the
-        // changes that the source has reported are not reported again.
+        // Some runs store no checkpoint: an older checkpoint stays true. For a source in use it would not stay
+        // true, since the changes that the source has reported are not reported again.
         if self.rng.percent(20) && job.in_use.is_none() {
             return Ok(options);
         }
@@ -296,7 +296,8 @@ impl Copies<'_> {
     }
 }
 
-/// Returns the length of one read of a stream. The copy makes one such read whatever the memory limit.
+/// Returns the length of one read of a stream. The copy makes a read of this length even if the memory limit is
+/// smaller.
 fn one_read(options: &CopyOptions, disk: &Disk) -> usize {
     let wanted = options.io_size.unwrap_or_else(|| disk.limits().preferred_transfer);
     wanted.next_multiple_of(usize::try_from(disk.block_size()).unwrap_or(1))

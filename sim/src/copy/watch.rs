@@ -37,7 +37,7 @@ pub(crate) struct Watch {
     pub(crate) flushes: Notify,
     /// Whether power is lost at critical moments.
     pub(crate) is_crashing: Arc<AtomicBool>,
-    /// Judges the kept files of repeated copies.
+    /// Judges the digests and checkpoints of repeated copies.
     pub(crate) vouching: Option<Arc<Vouching>>,
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct Counts {
     requests: usize,
     /// Bytes that reads and writes in flight hold.
     held: usize,
-    /// The longest request, which the copy may make whatever the memory limit.
+    /// Bytes of the longest request, which the copy may make even if the memory limit is smaller.
     max_request: usize,
 }
 
-/// Bytes that a request holds until this is dropped.
+/// Bytes that a request holds until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     watch: &'a Watch,
@@ -87,7 +87,8 @@ impl Watch {
         }
     }
 
-    /// Returns whether another unit may have responded in this copy before the initiator could notice that.
+    /// Returns whether another unit may have responded in this copy, before the initiator could notice that it
+    /// had replaced the original unit.
     pub(crate) fn is_blind(&self, world: &World) -> bool {
         self.was_blind || world.lun.may_have_misled(self.has_connections, self.begun)
     }
@@ -144,7 +145,8 @@ impl Device for Watched {
         self.disk.capacity()
     }
 
-    /// Returns the line in repeated copies only: the checkpoints of other episodes do not store it.
+    /// Returns the line by which a later process ends the requests of this one, in repeated copies only: the
+    /// checkpoints of other episodes do not store that line.
     fn leaves(&self) -> Option<String> {
         self.watch.vouching.as_ref().and_then(|_| Device::leaves(&self.disk))
     }
@@ -199,7 +201,7 @@ impl Device for Watched {
         }
         let len = pages.iter().map(Bytes::len).sum::<usize>();
         self.watch.write("copy writes", offset, len as u64);
-        // All zeros that are sent share one buffer.
+        // The copy sends zeros from one shared buffer, so a write of zeros holds no memory of its own.
         let is_zero = pages.iter().flatten().all(|byte| *byte == 0);
         let held = self.watch.request(if is_zero { 0 } else { len });
         Box::pin(async move {

@@ -1,5 +1,5 @@
-//! Faults of a second unit of a volume while one has lost its cache. The second unit responds late or is
-//! unreachable, so a flush of the volume has one result and waits for the others.
+//! Faults of a second unit of a volume while another unit has lost its cache. The second unit responds late or
+//! is unreachable, so a flush of the volume has one result and waits for the others.
 
 use std::time::Duration;
 

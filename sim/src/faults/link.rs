@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Reachability, World};
 
-/// Duration of a stall that lasts until everything is mended.
+/// Duration of a stall that lasts until all faults are ended.
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 
 /// Loses a connection. If `refuses`, at times no portal is available after that.

@@ -18,13 +18,14 @@ use crate::rng::Rng;
 use crate::settings::{Class, Settings};
 use crate::world::{MAX_LATE, Reachability, Shared, World};
 
-/// Separates the random draws of troubles from all others.
+/// Separates the random draws of troubles (faults with a beginning and an end) from all others.
 const TROUBLES: u64 = 0x7472_6f75_626c_6573;
 /// Separates the random draws of torn caches from all others.
 const TORN: u64 = 0x746f_726e;
-/// Percentage of episodes with torn caches.
+/// Percentage of episodes with torn caches: a loss of power loses only a part of each.
 const TORN_SHARE: u64 = 60;
-/// Percentage of episodes with troubles, and percentage of these episodes that have no other fault.
+/// Percentage of episodes with troubles (faults with a beginning and an end). `ALONE` is the percentage of
+/// these episodes that have no other fault.
 const SHARE: u64 = 25;
 const ALONE: u64 = 60;
 /// Shortest time between two troubles without other faults: the longest pause before a reconnect, and the
@@ -92,8 +93,8 @@ impl Faults {
         self.classes.contains(&class)
     }
 
-    /// Returns the longest pause of users between two requests, milliseconds. A trouble without other faults
-    /// must meet requests.
+    /// Returns the longest pause of users between two requests, milliseconds. If a trouble is the only fault,
+    /// the pause is long, so that the requests are not all made before the trouble begins.
     pub(crate) const fn pause_of_users(&self, milliseconds: u64) -> u64 {
         if self.alone.is_some() && milliseconds < 1 << 13 { 1 << 13 } else { milliseconds }
     }
@@ -116,8 +117,8 @@ impl Faults {
         tokio::join!(Box::pin(troubles), Box::pin(self.events()));
     }
 
-    /// If the episode has the class [`Class::Torn`], makes drives write back without a request, and ended
-    /// commands execute in part.
+    /// If the episode has the class [`Class::Torn`], makes drives write back without a request, and makes
+    /// commands that are ended early execute in part.
     fn tear(&self, world: &mut World) {
         let mut rng = self.beside.beside(TORN);
         let tears = self.has(Class::Torn);

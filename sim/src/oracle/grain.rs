@@ -6,7 +6,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::rng::mix;
 
-/// The unit of bytes that the oracle tracks. All offsets and lengths of requests are multiples of it.
+/// Size in bytes of a grain, the smallest piece of data that the oracle tracks. All offsets and lengths of
+/// requests are multiples of it.
 pub const GRAIN: usize = 64;
 
 /// The content of a grain that was never written, or was written with zeros.
@@ -21,7 +22,7 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    /// Returns the grains that it writes.
+    /// Returns the grains that the write covers.
     pub(crate) fn grains(&self) -> Range<usize> {
         self.grains.clone()
     }
@@ -40,7 +41,8 @@ fn put(data: &mut BytesMut, content: u64, grain: usize) {
     (1..GRAIN as u64 / 8).for_each(|word| data.put_u64(filling(content, grain, word)));
 }
 
-/// Returns a word of a grain after the first one. It depends on the content and the grain.
+/// Returns a word of a grain; not the first word, which is the content. It depends on the content and the
+/// grain.
 const fn filling(content: u64, grain: usize, word: u64) -> u64 {
     if content == ZEROS { 0 } else { mix(content ^ mix(grain as u64 ^ (word << 32))) }
 }

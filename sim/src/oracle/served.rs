@@ -13,7 +13,7 @@ pub(crate) struct Unanswered {
 }
 
 impl Oracle {
-    /// Sets that writes are acknowledged before the unit has them.
+    /// Prepares the oracle for a server that acknowledges writes before the unit has them.
     pub(crate) const fn answer_early(&mut self) {
         self.answers_early = true;
     }

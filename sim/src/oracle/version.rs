@@ -15,17 +15,17 @@ pub(super) struct Version {
     /// Number of the write.
     pub(super) write: usize,
     pub(super) begun: Moment,
-    /// When it ended, successfully or not.
+    /// When the write ended, successfully or not.
     pub(super) ended: Option<Moment>,
     /// When the write ended; for an orphan, when the last orphan was executed. Writes that begin later
     /// replace this one.
     pub(super) settled: Option<Moment>,
-    /// Whether it was an orphan at any time.
+    /// Whether the write was an orphan at any time: its process died while the write was in flight.
     pub(super) was_orphan: bool,
-    /// Whether its connection was lost, and the server has not finished with that connection.
+    /// Whether the connection of the write was lost, and the server has not finished with that connection.
     pub(super) is_unanswered: bool,
     pub(super) is_acknowledged: bool,
-    /// Whether a flush has covered it.
+    /// Whether a flush has covered the write.
     pub(super) is_durable: bool,
     /// When the unit last crashed after this write began and before a flush covered it.
     pub(super) crashed: Option<Moment>,
@@ -35,7 +35,7 @@ pub(super) struct Version {
     pub(super) covered: Option<Moment>,
     /// Handles that have reported a possible loss of this write, one bit for each.
     pub(super) reported: u64,
-    /// The opened disk that it went through.
+    /// The opened disk that the write went through.
     pub(super) disk: usize,
 }
 
@@ -71,7 +71,7 @@ impl Version {
         }
     }
 
-    /// Returns whether it replaces all earlier writes.
+    /// Returns whether this write replaces all earlier writes.
     pub(super) const fn counts(&self) -> bool {
         self.is_acknowledged && !self.is_gone && (self.is_durable || self.crashed.is_none())
     }

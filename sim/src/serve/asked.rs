@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use crate::oracle::{Moment, Write};
 use crate::rng::Rng;
 
-/// Length of the longest request, grains.
+/// Length of the longest request, in grains of 64 bytes.
 const MAX_GRAINS: usize = 64 << 10 >> 6;
 
-/// A request without a response.
+/// A request that has no response yet.
 pub(super) struct Asked {
     pub(super) command: Command,
     pub(super) grains: Range<usize>,

@@ -28,7 +28,7 @@ const HANDSHAKE: Duration = Duration::from_secs(30);
 const MAX_FLUSHING: u64 = 4000;
 /// Largest number of acknowledged writes that a client remembers until a flush covers them.
 const MAX_REMEMBERED: usize = 256;
-/// Length of the reads that verify the unit, grains.
+/// Length of the reads that verify the unit, in grains of 64 bytes.
 const MAX_READ: usize = 1 << 9;
 
 /// Settings that the clients of an episode share.
@@ -37,7 +37,7 @@ pub(super) struct Habits {
     pub(super) shared: Arc<Shared>,
     /// Number of requests that all clients together have still to make.
     pub(super) left: Arc<AtomicUsize>,
-    /// Number of grains of the unit, and of a block.
+    /// Number of grains (64 bytes each) of the unit. `block` is the number of grains of a block.
     pub(super) all: usize,
     pub(super) block: usize,
     /// Longest pause between two requests, milliseconds.
@@ -278,7 +278,7 @@ impl Client {
         }
         drop(world);
         if command == Command::Flush && self.cut.is_some() && self.rng.percent(10) {
-            // Losing the response to a flush is the most important case.
+            // The most important case: the connection is lost before the response to the flush.
             self.cut = Some(Instant::now() + self.rng.any_scale(MAX_FLUSHING));
         }
     }

@@ -107,8 +107,8 @@ impl Link {
         Ok(Some((asked, completed)))
     }
 
-    /// Returns the handles of the connection at the first call; `None` after that. The server has made its
-    /// handle by then.
+    /// Returns the handles of the connection at the first call; `None` after that. Call it when a response has
+    /// arrived: then the server has made its handle for the connection.
     pub(super) fn new_handles(&mut self) -> Option<[u32; 2]> {
         (!std::mem::replace(&mut self.is_known, true)).then_some(self.handles)
     }
@@ -119,7 +119,7 @@ impl Link {
         self.handles[usize::from(self.reported_at.is_some_and(|reported_at| reported_at <= sent))]
     }
 
-    /// Returns the number of the connection to its server.
+    /// Returns the number of the connection among those of its server.
     pub(super) fn number(&self) -> u64 {
         u64::from(self.handles[0] / 2)
     }

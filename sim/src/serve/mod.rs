@@ -37,7 +37,7 @@ use crate::world::Shared;
 const SHARE: u64 = 8;
 /// Separates the random draws of served units from all others.
 const STREAM: u64 = 0x7365_7276_6564;
-/// Number of requests, as a multiple of an episode's.
+/// Number of requests of all clients, as a multiple of `Settings::operations`.
 const LENGTH: usize = 1;
 /// Percentage of episodes with deaths in which servers are stopped or killed.
 const KILLS_SHARE: u64 = 80;

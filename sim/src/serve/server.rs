@@ -25,7 +25,7 @@ const LAST_HANDLE: u32 = 63;
 /// A server as its clients see it.
 pub(super) struct Standing {
     shared: Arc<Shared>,
-    /// The disk that it serves.
+    /// The disk that the server serves.
     pub(super) disk: usize,
     server: Arc<Server>,
     visitors: mpsc::UnboundedSender<Visitor>,
@@ -33,7 +33,7 @@ pub(super) struct Standing {
     /// Number of changes that had failed after their acknowledgement, when last read.
     failed: AtomicU64,
     has_ended: AtomicBool,
-    /// Whether it was killed, or has not shut down cleanly.
+    /// Whether the server was killed, or has not shut down cleanly.
     was_killed: AtomicBool,
 }
 
@@ -84,9 +84,9 @@ pub(super) struct Running {
 pub(super) enum Ended {
     /// All acknowledged writes are on the unit, and no request is in flight.
     Well,
-    /// It has ended, and has reported that writes may be lost.
+    /// The server has ended, and has reported that writes may be lost.
     Badly,
-    /// It has not ended within the time limit.
+    /// The server has not ended within the time limit.
     Late,
 }
 
@@ -156,7 +156,7 @@ impl Running {
         Self { standing, button, is_stopping: false, serving }
     }
 
-    /// Returns whether it was asked to stop.
+    /// Returns whether the server was asked to stop.
     pub(super) const fn is_stopping(&self) -> bool {
         self.is_stopping
     }

@@ -5,7 +5,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Variant {
     pub(super) name: String,
-    /// The first sentence of its doc comment, without links.
+    /// The first sentence of the variant's doc comment, without links.
     pub(super) cause: String,
 }
 

@@ -101,7 +101,7 @@ struct Place {
     world: World,
     folder: TempDir,
     programs: PathBuf,
-    /// Kills the server when this is dropped.
+    /// The process of the server, which is killed when this field is dropped.
     _server: Child,
 }
 

@@ -153,7 +153,7 @@ async fn execute(place: &Place, script: &str) -> bool {
     let group = shell.id().unwrap();
     let ended = timeout(PATIENCE, shell.wait()).await.is_ok();
     let kill = ["-KILL", "--", &format!("-{group}")];
-    // A group that has no process left is not an error.
+    // A group without any process left is not an error, so the status of `kill` is ignored.
     Command::new("kill").args(kill).stderr(Stdio::null()).status().await.unwrap();
     ended
 }

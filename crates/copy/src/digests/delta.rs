@@ -99,8 +99,8 @@ impl Delta {
         self.take_back(range)
     }
 
-    /// Invalidates the blocks of a range that is about to be overwritten or truncated, and returns when that
-    /// may begin.
+    /// Invalidates the blocks of a range that is about to be overwritten or truncated, and returns when the
+    /// overwrite or the truncation may begin.
     pub(crate) fn take_back(&mut self, range: &Range<u64>) -> Verdict {
         let wide = self.known.widened(range);
         if self.known.knows_of(range) {

@@ -20,7 +20,8 @@ pub(crate) struct Digesting {
     pub(crate) file: DigestFile,
     /// End of the last block for which it was decided whether to send it.
     pub(crate) end: u64,
-    /// Zeros that need no second decision: they waited for the destination's report of its zeros.
+    /// Zeros that have waited for the destination's report of its zeros. Whether to send them is already
+    /// decided.
     pub(crate) judged_zeros: RangeSet,
     /// Parts that may be sent when the unsaved lines are saved.
     pub(crate) held: Vec<Part>,
@@ -63,7 +64,8 @@ impl Digesting {
         self.saving.is_some()
     }
 
-    /// Returns the length of a request, which must lie in one block.
+    /// Returns the largest length of a request: `io_size`, or less, because a request must lie in one block of
+    /// the digests.
     pub(crate) fn max_io(&self, io_size: usize) -> usize {
         usize::try_from(self.known().block_size()).map_or(io_size, |size| io_size.min(size))
     }
@@ -116,8 +118,8 @@ impl Digesting {
         }
     }
 
-    /// Saves the rest at the end of a copy: unsaved lines, the end line if the copy `is_complete`, and how
-    /// the destination is left. Only `sessions` may still have requests in flight then.
+    /// Saves the rest at the end of a copy: unsaved lines, the end line if the copy `is_complete`, and the
+    /// state in which the copy leaves the destination. Only `sessions` may still have requests in flight then.
     pub(crate) async fn close(
         &mut self,
         is_complete: bool,

@@ -36,7 +36,7 @@ struct Journal {
     file: Box<dyn KeptFile>,
     /// Number of bytes that are valid.
     len: u64,
-    /// BLAKE3 of these bytes: the next check covers the last check too.
+    /// BLAKE3 of the valid bytes, which include the last check.
     sum: blake3::Hasher,
 }
 
@@ -135,7 +135,7 @@ impl DigestFile {
         if !sessions.is_empty() {
             text += &digests::sessions(&sessions);
         }
-        // The destination stays in the recorded state until a copy begins.
+        // Records the current state of the destination, which stays the same until a copy begins.
         if doubt.is_none()
             && !known.is_empty()
             && let Some(left) = destination.now()?
@@ -183,8 +183,8 @@ impl DigestFile {
         Ok(())
     }
 
-    /// Returns the lines that end a copy, successful or not, after which only `sessions` may have requests in
-    /// flight.
+    /// Returns the lines for the end of a copy, successful or not. After the copy, only `sessions` may have
+    /// requests in flight.
     pub(crate) fn end_lines(&self, is_complete: bool, sessions: &[String]) -> io::Result<String> {
         let mut lines = if is_complete { digests::end() } else { String::new() };
         if *self.lock_sessions() != sessions {

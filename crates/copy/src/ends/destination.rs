@@ -32,7 +32,7 @@ enum Kind {
     Device(Arc<dyn Device>),
     /// A regular file, which ends up as long as the copied data.
     File(FileDevice),
-    /// A regular file from an offset on; its other bytes stay.
+    /// A regular file from an offset on. The bytes before the offset and after the copied data stay.
     FilePart(FileDevice, u64),
     /// A stream, written from its current position on.
     Stream(Arc<Mutex<Writer>>),

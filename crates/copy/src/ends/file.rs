@@ -28,8 +28,8 @@ use regular_file::{made, place};
 
 /// Preferred length of a request, bytes: passing a request to another thread costs more than a short read.
 const PREFERRED: usize = 1 << 20;
-/// Bytes in flight that keep a disk busy, also while it pauses. More in flight would only take more memory
-/// and delay the first write.
+/// Bytes in flight that keep a disk busy, even if some requests are slow. More in flight would only take more
+/// memory and delay the first write.
 const QUEUE: usize = 4 << 20;
 
 /// Returns how many requests of `io_size` bytes keep a file of this host busy.
@@ -214,8 +214,8 @@ impl Device for FileDevice {
         let metadata = self.metadata()?;
         let changed = format!("file changed {}.{:09}", metadata.mtime(), metadata.mtime_nsec());
         let tick = if metadata.mtime_nsec() == 0 { COARSE_TICK } else { TICK };
-        // No wait is needed if the modification time is in the future because the clock of the file system is
-        // ahead.
+        // No wait is needed if the modification time is in the future, that is, if the clock of the file
+        // system is ahead.
         let ago = metadata.modified()?.elapsed().unwrap_or(tick);
         Ok(Some(ContentName::new(changed, metadata.len(), tick.saturating_sub(ago))))
     }
@@ -288,7 +288,7 @@ impl Device for FileDevice {
             if !is_block_device && file.metadata()?.len() < range.end {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            // A block device has no holes, so that it need not be synced.
+            // A block device has no holes, so it need not be synced before it is queried.
             let sync: fn(&File) -> _ = if is_block_device { |_| Ok(()) } else { File::sync_data };
             synced_extents(&file, range, sync)
         })

@@ -159,7 +159,8 @@ impl Identity {
     }
 
     /// Returns the state in which a copy leaves the destination; `None` if the destination does not report the
-    /// state of its data. First waits until any later write would change that state. Call it after the flush.
+    /// state of its data. First sleeps, so that any later write is certain to change that state. Call it after
+    /// the flush.
     pub(crate) fn left(&self) -> io::Result<Option<Self>> {
         let Some(written) = &self.written else { return Ok(None) };
         if let Some(content) = written.device.content_name()? {
@@ -176,7 +177,7 @@ impl Identity {
     }
 
     /// Checks that records of earlier copies are valid for this destination. `left` is the state that the last
-    /// copy has recorded at its end; `None` if it did not come that far.
+    /// copy has recorded at its end; `None` if that copy did not record a state.
     pub(crate) fn check_left(&self, left: Option<&Self>) -> io::Result<Result<(), Doubt>> {
         let Some(is) = self.now()? else { return Ok(Ok(())) };
         Ok(match left {
@@ -243,7 +244,7 @@ mod tests {
         unborn.written.as_mut().unwrap().is_unique = false;
         let unborn = [check(&unborn, Some(&left)), check(&unborn, None)];
         let after_a_kill = check(&identity, None);
-        // As after a write that changes no byte: only the modification time differs.
+        // Simulates a write that changes no byte: only the modification time differs.
         let later =
             fs::metadata(&path).unwrap().modified().unwrap() + Duration::from_nanos(1 << 30);
         fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();

@@ -22,7 +22,7 @@ impl Account {
         Self { ledger, reporter, unreadable: RangeSet::new() }
     }
 
-    /// Sets the number of bytes to copy, and counts bytes that an earlier run has flushed as done.
+    /// Sets the number of bytes to copy. Bytes that an earlier run has flushed count as done.
     pub(super) fn begin(&mut self, is_stream: bool, stream_len: Option<u64>) {
         let resumed = self.ledger.flushed().bytes();
         let to_do = (!is_stream).then(|| self.ledger.to_do() + resumed);
@@ -31,7 +31,7 @@ impl Account {
         (progress.resumed, progress.done, progress.flushed) = (resumed, resumed, resumed);
     }
 
-    /// Counts a range that the destination has already as done.
+    /// Counts a range as done, because the destination has its data already.
     pub(super) fn is_there(&mut self, range: Range<u64>) {
         let len = range.end - range.start;
         let progress = &mut self.reporter.progress;
@@ -50,8 +50,8 @@ impl Account {
         }
     }
 
-    /// Counts a completed write. Returns whether the write is valid: `false` if a loss while it was in flight
-    /// means that it must be repeated.
+    /// Counts a completed write. Returns whether the write is valid: `false` if unflushed writes were lost
+    /// while it was in flight, so that it must be repeated.
     pub(super) fn written(&mut self, task: Task, part: &Part, makes_zeros: bool) -> bool {
         let len = part.len();
         let progress = &mut self.reporter.progress;
@@ -72,7 +72,8 @@ impl Account {
         is_sound
     }
 
-    /// Marks the writes that a flush has reported as lost as to be done again, and returns their bytes.
+    /// Marks all unflushed writes as to be done again, because a flush has reported a loss, and returns their
+    /// number of bytes.
     pub(super) fn record_loss(&mut self) -> u64 {
         let lost = self.ledger.take_back_unflushed().bytes();
         self.reporter.progress.done -= lost;

@@ -10,16 +10,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinError;
 use tokio::time::timeout;
 
-/// Time limit of the query. Zeros wait for its result, data does not.
+/// Time limit of the query for the destination's zeros. Zeros of the source wait for the result, data does
+/// not.
 const ASKING: Duration = Duration::from_secs(5);
-/// Largest number of ranges that are kept of the result.
+/// Largest number of ranges that are kept of the destination's report of its zeros.
 const MAX_RANGES: usize = 1 << 16;
 
 /// Bytes of the destination that read as zeros, and were not written by this copy.
 #[derive(Debug, Default)]
 pub(crate) struct Blank {
     known: RangeSet,
-    /// Whether the query is in flight.
+    /// Whether the query for the destination's zeros is in flight.
     is_asked: bool,
     /// Ranges written while the query is in flight: its result may be older than the write.
     written: RangeSet,
@@ -79,9 +80,9 @@ impl Blank {
 /// Queries which of the first `len` bytes of a device read as zeros. The result has only what the device
 /// reports within the time limit.
 ///
-/// At the time limit, the query in flight still runs to its end in a task. Dropping it would abort its
-/// command, which may have received the report of a reset: the next flush would then have to count intact
-/// writes as lost.
+/// At the time limit, the query in flight still runs to its end in a task. To drop it would abort its SCSI
+/// command, and the report of a reset that the command may have received would be lost. The next flush would
+/// then have to count intact writes as lost.
 pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
     let (sender, mut receiver) = mpsc::channel(1);
     let asking = tokio::spawn(async move {
@@ -104,7 +105,7 @@ pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
         }
         Ok(())
     };
-    // Zeros that are not known by then are written.
+    // Zeros that are not known at the time limit are written.
     let ended = timeout(ASKING, hearing).await.unwrap_or(Ok(()));
     if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
         resume_unwind(panic);

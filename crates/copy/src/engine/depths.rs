@@ -11,8 +11,8 @@ pub(super) struct Depth {
     /// Number of requests of the usual length.
     requests: usize,
     /// Largest number of requests of any length, if their bytes in total are no more than those of `requests`
-    /// requests of the usual length. Short requests may be more, because a long link is filled by bytes, not
-    /// by requests.
+    /// requests of the usual length. More short requests may be in flight, because a long link is filled by
+    /// bytes, not by requests.
     most: usize,
 }
 

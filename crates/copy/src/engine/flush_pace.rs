@@ -9,14 +9,14 @@
 
 use std::time::Duration;
 
-/// Time that a flush should take beyond the time of an empty flush. Up to twice its coverage is unflushed, so
-/// a flush may take twice as long.
+/// Time that a flush should take beyond the time of an empty flush. When a flush begins, up to twice the
+/// planned bytes may be unflushed, so it may take twice as long.
 const LONG: Duration = Duration::from_millis(750);
 /// Bytes that the first flush covers: on a medium of 3 MB/s it takes 700 ms.
 const FIRST: u64 = 2 << 20;
 /// Bytes that the first flush covers on a unit that reports no volatile cache, whose flush has nothing to do.
 const FIRST_WITHOUT_CACHE: u64 = 64 << 20;
-/// Smallest coverage of a flush, bytes: each takes a round trip.
+/// Smallest coverage of a flush, bytes: each flush takes a round trip.
 const MIN: u64 = 256 << 10;
 /// Largest factor between the coverages of two consecutive flushes.
 const MAX_STEP: u64 = 8;

@@ -73,8 +73,8 @@ impl Ledger {
         Task { range, losses: self.losses }
     }
 
-    /// Counts a completed write. Returns whether the write is valid: `false` if a loss while it was in flight
-    /// means that it must be repeated.
+    /// Counts a completed write. Returns whether the write is valid: `false` if unflushed writes were lost
+    /// while it was in flight, so that it must be repeated.
     pub(crate) fn written(&mut self, task: Task) -> bool {
         let is_sound = task.losses == self.losses;
         let set = if is_sound { &mut self.written } else { &mut self.to_do };
@@ -87,7 +87,7 @@ impl Ledger {
         self.to_do.insert(task.range);
     }
 
-    /// Counts a range as flushed that is right without a write.
+    /// Counts a range as flushed, because the destination has its data without a write.
     pub(crate) fn is_there(&mut self, range: Range<u64>) {
         self.flushed.insert(range);
     }

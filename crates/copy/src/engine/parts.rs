@@ -82,7 +82,7 @@ impl Parts {
         self.digesting.as_mut().map(|digesting| digesting.judge(blocks)).unwrap_or_default()
     }
 
-    /// Skips a part, queues it for its write, or holds it back, by the decision about its block.
+    /// Skips a part, queues it for its write, or holds it back, according to the decision about its block.
     pub(super) fn put(&mut self, part: Part, judged: &Judged, account: &mut Account, ends: &Ends) {
         if judged.unchanged.contains(&part.range) {
             account.is_there(part.range);

@@ -17,7 +17,8 @@ struct Lent {
 }
 
 impl Pool {
-    /// Converts a buffer to bytes. It returns to the pool when the last handle of these bytes is dropped.
+    /// Converts a buffer to bytes. The buffer returns to the pool when the last handle of these bytes is
+    /// dropped.
     pub(crate) fn lend(&self, buffer: BytesMut) -> Bytes {
         Bytes::from_owner(Lent { buffer, pool: self.clone() })
     }

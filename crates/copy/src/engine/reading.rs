@@ -17,7 +17,7 @@ use crate::survey::{Grid, Question};
 
 /// Smallest read when parts of a range are unreadable, bytes.
 const MIN_BLOCK: u64 = 512;
-/// Number of waiting parts above which no more zeros are queued.
+/// Number of waiting parts at which no more zeros are queued.
 const MAX_WAITING: usize = 1024;
 
 /// A read that may begin.
@@ -48,8 +48,8 @@ impl Engine {
         self.reads.survey.set_pace(now, if is_starved { Pace::Starved } else { Pace::Going });
     }
 
-    /// Begins a query which parts of the rest hold data. A rest that fits in one request is read without a
-    /// query.
+    /// Begins queries to the source about the ranges still to do: which of them hold data? Without digests, a
+    /// short range that fits in one request is read without a query.
     fn start_survey(&mut self, now: Instant) {
         let Some(device) = self.ends.source.device_ref() else { return };
         let grid = match self.parts.grid(&self.ends) {

@@ -47,8 +47,8 @@ impl Saving {
         self.unsaved
     }
 
-    /// Begins to save a checkpoint, if there is something new since the last one: flushed bytes, or
-    /// unreadable ranges. A late checkpoint does no harm: what it lacks is copied again.
+    /// Begins to save a checkpoint, if there is something new since the last one: flushed bytes, or unreadable
+    /// ranges. A late checkpoint does no harm: the ranges that it lacks are copied again.
     pub(super) fn begin(
         &mut self,
         account: &Account,

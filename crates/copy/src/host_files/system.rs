@@ -26,7 +26,7 @@ impl HostFiles for SystemFiles {
 
     /// Creates the new file under a random name that does not exist yet. At a predictable name another program
     /// could have put a file or a link, which would be overwritten. The new file gets the permissions of the
-    /// old one; without an old file, only its user has access.
+    /// old one; without an old file, only the user of this process has access.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
         let path = resolved(path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

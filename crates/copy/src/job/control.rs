@@ -68,8 +68,8 @@ impl Control {
     ///
     /// The limit is an average, and applies to the reads of the source and to the writes to the destination
     /// separately. Each request is sent as a whole, and the next one waits until its bytes fit in the rate:
-    /// use short requests with a low rate ([`with_io_size`](crate::CopyOptions::with_io_size)). Not counted
-    /// are holes that are not read, and zeros that the destination writes without data. Reads to compare
+    /// use short requests with a low rate ([`with_io_size`](crate::CopyOptions::with_io_size)). Holes that are
+    /// not read do not count, nor do zeros that the destination writes without data. Reads to compare
     /// [digests](crate::CopyOptions::with_digests) count. In a verification the limit applies to the data that
     /// is read back. 0 counts as 1: to stop, [pause](Self::pause).
     ///

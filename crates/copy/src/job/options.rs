@@ -170,13 +170,13 @@ impl CopyOptions {
     }
 
     /// Sets the number of written bytes at which a flush begins at the latest. The first flush begins after 2
-    /// MiB. Each later flush covers what reaches the medium within 0.75 s, estimated from the duration of the
-    /// flush before. The reason: a target with a large cache in front of a slow medium may respond to nothing
-    /// during a long flush.
+    /// MiB, or after 64 MiB if the destination reports no volatile cache. Each later flush covers what reaches
+    /// the medium within 0.75 s, estimated from the duration of the flush before. The reason: a target with a
+    /// large cache in front of a slow medium may respond to nothing during a long flush.
     ///
     /// The bytes that are in flight or written, but not yet both flushed and recorded in a checkpoint, are
-    /// limited to twice the coverage of a flush plus one request. So much must be copied again after the loss
-    /// of a cache or the death of this process. A stream is also flushed when half of the memory is full,
+    /// limited to twice the coverage of a flush plus one request. These bytes must be copied again after the
+    /// loss of a cache or the death of this process. A stream is also flushed when half of the memory is full,
     /// because it cannot be read again.
     #[must_use]
     pub fn with_flush_bytes(mut self, bytes: u64) -> Self {

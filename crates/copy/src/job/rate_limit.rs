@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Longest idle time, by a pause or a busy machine, whose unused bytes may be sent later, above the rate.
+/// Longest idle time, caused by a pause or a busy machine, whose unused bytes may be sent later, above the
+/// rate.
 const STALL: Duration = Duration::from_millis(200);
 /// Longest delay of a request, nanoseconds, so that no time overflows: 100 years.
 const MAX_DEBT: u128 = 100 * 365 * 24 * 3600 * 1_000_000_000;
@@ -54,7 +55,7 @@ impl RateLimit {
         self.rate.is_none() || self.paid_at <= now
     }
 
-    /// Returns when the next request may begin; `None` if it may immediately.
+    /// Returns when the next request may begin; `None` if it may begin immediately.
     pub(crate) fn opens(&self, now: Instant) -> Option<Instant> {
         (!self.is_open(now)).then_some(self.paid_at)
     }

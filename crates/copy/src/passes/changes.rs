@@ -9,8 +9,9 @@ use crate::boxed::IoFuture;
 /// Reports the writes to a source in use: for example by the bitmaps of a hypervisor, or by the snapshots of
 /// a volume.
 pub trait Changes: fmt::Debug + Send + Sync {
-    /// Returns the ranges that were written since the last call; the first call, since before the copy began.
-    /// Writes after the report must be in the next report. Bytes after the end of the source are ignored.
+    /// Returns the ranges that were written since the last call. The first call returns the ranges that were
+    /// written since before the copy began. Writes after the report must be in the next report. Bytes after
+    /// the end of the source are ignored.
     ///
     /// Returns an error if the writes are not known. The copy then ends, and its checkpoint records nothing as
     /// done.

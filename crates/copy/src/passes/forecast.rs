@@ -48,7 +48,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Divergence {
-    /// As much is written during a pass as during the one before.
+    /// The source gets about as many changes during a pass as during the pass before.
     DirtiedAgain {
         /// Bytes that were written during the previous pass.
         before: u64,
@@ -74,8 +74,8 @@ const NO_PROGRESS: u64 = 9;
 const HORIZON: u32 = 100;
 
 impl Forecast {
-    /// Creates a forecast. `goal` is how long the last pass may take. At most `max_passes`, and at least one,
-    /// are made before it.
+    /// Creates a forecast. `goal` is how long the last pass may take. At most `max_passes` passes, and at least one,
+    /// are made before the last pass.
     pub fn new(goal: Duration, max_passes: u32) -> Self {
         Self { goal, max_passes: max_passes.max(1), passes: 0, last: None }
     }

@@ -158,7 +158,7 @@ impl fmt::Display for Checkpoint {
             line(range, state)?;
         }
         line(at..*total, '?')?;
-        // A truncated file lacks this line, so that it is detected.
+        // A truncated file lacks this line, so the truncation is detected.
         f.write_str("# end\n")
     }
 }

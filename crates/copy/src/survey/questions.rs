@@ -25,7 +25,8 @@ const FEW: usize = 16;
 const MANY: usize = 1024;
 /// Largest number of concurrent queries.
 const AT_ONCE: usize = 4;
-/// Largest debt at which reading still waits for results.
+/// Largest debt, the time that waiting for results has cost and their zeros have not saved, at which reading
+/// still waits.
 const GRACE: Duration = Duration::from_millis(250);
 /// Rate of reading before it is measured, as bytes and time: 1 Gbit/s.
 const DEFAULT_RATE: (u64, Duration) = (125_000_000, Duration::from_secs(1));
@@ -33,9 +34,11 @@ const DEFAULT_RATE: (u64, Duration) = (125_000_000, Duration::from_secs(1));
 const RATE_SPAN: Duration = Duration::from_secs(2);
 /// Shortest duration of reading that gives a rate.
 const MIN_RATE_SPAN: Duration = Duration::from_millis(100);
-/// Smallest distance from the reads to a query ahead of them, while queries do not pay, bytes.
+/// Smallest distance from the reads to a query ahead of the reads, bytes, while queries cost more time than they
+/// save.
 const MIN_AHEAD: u64 = 4 << 20;
-/// Largest distance from the reads to a query ahead of them, while queries do not pay, bytes.
+/// Largest distance from the reads to a query ahead of the reads, bytes, while queries cost more time than they
+/// save.
 const MAX_AHEAD: u64 = 256 << 20;
 
 /// State of reading while queries are in flight.
@@ -73,7 +76,8 @@ pub(crate) struct Questions {
     /// Whether no further query is sent.
     is_refused: bool,
     window: u64,
-    /// Distance of the next query ahead of the reads while queries do not pay, bytes.
+    /// Distance from the reads to the next query ahead of the reads, bytes, while queries cost more time than
+    /// they save.
     ahead: u64,
     /// Whether a query ahead of the reads is in flight.
     is_ahead: bool,
@@ -83,7 +87,7 @@ pub(crate) struct Questions {
     took: Duration,
     /// Bytes that were read recently, for the rate.
     bytes: u64,
-    /// Time in which these bytes were read.
+    /// Time in which the recently read bytes were read, for the rate.
     time: Duration,
     /// State of reading, and when it began.
     since: Option<(Instant, Pace)>,
@@ -161,7 +165,7 @@ impl Questions {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Records what reading does from `now` on.
+    /// Records the state of reading from `now` on.
     pub(crate) fn set_pace(&mut self, now: Instant, pace: Pace) {
         if let Some((since, before)) = self.since.replace((now, pace)) {
             let passed = now.saturating_duration_since(since);
@@ -202,8 +206,8 @@ impl Questions {
             0..=FEW if is_whole => (self.window * 4).min(MAX_WINDOW),
             MANY.. => self.window / 4,
             _ if is_whole => self.window,
-            // The result covers only a part of the query. The next query begins where the result ends: if it were
-            // longer, it would cover the same bytes again.
+            // The result covers only a part of the query. The next query begins where the result ends, and a
+            // longer one would be answered only in part again.
             _ => self.window.min(answer.covered.saturating_mul(2)),
         };
         self.window = self.window.max(MIN_WINDOW);
@@ -294,7 +298,7 @@ mod tests {
         assert_eq!(questions.skip(), 0);
     }
 
-    /// The results that do not pay on a fast link pay on a slow one.
+    /// A result that costs more time than it saves on a fast link saves more than it costs on a slow link.
     #[test]
     fn what_is_saved_goes_by_the_rate_of_reading() {
         for (rate, pays) in [(1 << 20, true), (100 << 20, false)] {

@@ -194,8 +194,8 @@ impl ReadBack {
         }
     }
 
-    /// Records what reading does. `Going`: reads wait for their turn; `Starved`: there is nothing to read yet;
-    /// `Paused`: the verification is paused.
+    /// Records the state of reading. `Going`: reads wait for their turn; `Starved`: there is nothing to read
+    /// yet; `Paused`: the verification is paused.
     pub(crate) fn set_pace(&mut self, pace: Pace) {
         for side in [Side::Source, Side::Destination] {
             let asked = self.side(side);

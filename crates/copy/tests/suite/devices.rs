@@ -159,7 +159,7 @@ fn nothing_is_created_among_the_devices() {
         assert_eq!(error.kind(), ErrorKind::NotFound, "{}", path.display());
         assert!(error.to_string().contains("no such device"), "{error}");
     }
-    // Outside of `/dev`, a link to a missing file creates that file.
+    // Outside of `/dev`, `create` through a link to a missing file creates that file.
     fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("target", &link).unwrap();
     drop(FileDevice::create(&link).unwrap());

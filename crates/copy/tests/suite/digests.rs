@@ -45,7 +45,7 @@ fn content() -> Vec<u8> {
     bytes
 }
 
-/// Returns the valid digests in a file: from the first byte of a block to its length and digest.
+/// Returns the valid digests in a file: for the first byte of each block, the length and the digest of the block.
 fn claims(path: &Path) -> BTreeMap<u64, (u64, String)> {
     let mut claims = BTreeMap::new();
     let text = std::fs::read_to_string(path).unwrap();

@@ -58,7 +58,8 @@ impl Rig {
         self.server.with(|target| target.put_off_commands())
     }
 
-    /// Copies in a process until the target delays one of its writes, and kills it with its sessions.
+    /// Copies in a runtime that stands for a process, until the target delays a write. Then ends the runtime,
+    /// which drops its sessions.
     fn is_killed(&self, bytes: &[u8], options: CopyOptions) {
         let (process, from) = (Runtime::new().unwrap(), Memory::new(bytes.to_vec()));
         let url = self.url();
@@ -74,7 +75,7 @@ impl Rig {
         assert_eq!(self.put_off(), 1);
     }
 
-    /// Runs a copy in another process to the end. Returns the reported reason why earlier sessions may not
+    /// Runs a copy in another runtime to the end. Returns the reported reason why earlier sessions may not
     /// have ended; `None` without such a report.
     fn copies(&self, name: &str, bytes: &[u8], options: CopyOptions) -> Option<String> {
         self.copies_to(&self.url(), name, bytes, options)

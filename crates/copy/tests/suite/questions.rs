@@ -19,7 +19,7 @@ const GIB: u64 = 1 << 30;
 /// How a device reacts to an extent query.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Manner {
-    /// It reports this number of extents.
+    /// The device reports this number of extents.
     Tells(usize),
     Refuses,
     IsSilent,

@@ -23,7 +23,7 @@ fn start(copy: CopyJob) -> (Control, JoinHandle<Result<Copied, Failure>>) {
 }
 
 /// Copies from a device that reports the queue depth `before`, and in the second half the depth `after`.
-/// Returns the largest numbers of concurrent reads: before the change, and from a second after it on.
+/// Returns the largest numbers of concurrent reads: before the change, and more than a second after it.
 async fn most_reads(options: CopyOptions, before: usize, after: usize) -> (usize, usize) {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
     (from.lock().depth, to.lock().depth) = (before, 10);

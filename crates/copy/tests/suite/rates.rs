@@ -66,7 +66,7 @@ async fn another_rate_counts_immediately() {
     control.set_rate(Some(0));
     assert_eq!(control.rate(), Some(1), "0 would never end");
     let mut running = tokio::spawn(job.run());
-    // The first read and the first write begin, and then none does for an hour.
+    // The first read and the first write begin, and then no other begins for a minute.
     assert!(timeout(Duration::from_millis(60_050), &mut running).await.is_err());
     assert_eq!((control.progress().written, from.lock().under_way.0), (IO as u64, 0));
     control.set_rate(None);

@@ -30,7 +30,7 @@ pub struct Disk {
     all: Arc<All>,
 }
 
-/// State that all handles of a disk share. Dropping the last handle drops it, and logs the disk out.
+/// State that all handles of a disk share. Dropping the last handle drops this state, which logs the disk out.
 #[derive(Debug)]
 struct All {
     disk: crate::Disk,

@@ -128,8 +128,9 @@ fn check_may_block() -> Result<(), Error> {
     }
 }
 
-/// Returns whether a task is being polled on this thread. It tries more steps than the cooperative budget of a
-/// task has. Where blocking is allowed, as in `spawn_blocking`, steps are not counted, so no step is refused.
+/// Returns whether a task is being polled on this thread. To find out, tries more steps than the cooperative
+/// budget of a task has. Where blocking is allowed, as in `spawn_blocking`, steps are not counted, so no step is
+/// refused.
 fn is_in_async_task() -> bool {
     let mut context = Context::from_waker(Waker::noop());
     let mut steps = Vec::new();

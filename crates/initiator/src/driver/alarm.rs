@@ -1,4 +1,4 @@
-//! Wakes the event loop at its earliest deadline, by one timer.
+//! Wakes the event loop at its earliest deadline, with one timer for all deadlines.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -7,7 +7,7 @@ use iscsi_session::Session;
 use iscsi_tuner::Coalescing;
 use tokio::time::Instant;
 
-/// A caller that has not submitted again within this time after its response is not expected to.
+/// Time after its response within which a caller is expected to submit again.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Number of socket reads in a row that return nothing, after which socket reads are skipped. With four commands
@@ -34,7 +34,7 @@ pub(super) struct Answers {
     /// Time of the last read that returned bytes.
     read_at: Instant,
     coalescing: Coalescing,
-    /// Bytes of responses to wait for together on each connection; 0 to report any.
+    /// Bytes of responses to wait for together on each connection; 0 to wait for any data.
     awaited: u64,
     /// Time of the next poll of the sockets that hold bytes back.
     kept_poll_due: Instant,
@@ -75,7 +75,7 @@ impl Answers {
         self.may_ask = self.may_ask.saturating_sub(count);
     }
 
-    /// Resets the number of callers that may submit again: none is expected to.
+    /// Sets the number of callers that may submit again to 0.
     pub(super) const fn clear_may_ask(&mut self) {
         self.may_ask = 0;
     }
@@ -85,7 +85,8 @@ impl Answers {
         self.may_ask
     }
 
-    /// Returns how many callers may submit again at the time `now`: none if the last read is too long ago.
+    /// Returns how many callers may submit again at the time `now`: none if the last read is longer ago than
+    /// [`ASK_AGAIN`].
     pub(super) fn may_ask_at(&mut self, now: Instant) -> usize {
         if now > self.read_at + ASK_AGAIN {
             self.may_ask = 0;
@@ -104,13 +105,13 @@ impl Answers {
     pub(super) const fn record_read(&mut self, has_found: bool) {
         self.empty_reads = if has_found { 0 } else { self.empty_reads + 1 };
         if self.empty_reads >= MAX_EMPTY_READS {
-            // After the skipped reads, one more that finds nothing is enough to skip as many again.
+            // After the skipped reads, a single read that finds nothing is enough to skip `SKIPPED_READS` again.
             (self.empty_reads, self.reads_to_skip) = (MAX_EMPTY_READS - 1, SKIPPED_READS);
         }
     }
 
     /// Returns the number of bytes of responses to wait for together on each of `connections` connections, while
-    /// `requests` requests are in flight; 0 to report any.
+    /// `requests` requests are in flight; 0 to wait for any data.
     pub(super) fn wait_for(
         &mut self,
         session: &Session,
@@ -123,8 +124,8 @@ impl Answers {
         self.awaited
     }
 
-    /// Plans the next poll of the sockets that hold bytes back. The planned time is changed only once it has
-    /// passed, since setting the alarm costs more than a poll that finds nothing.
+    /// Plans the next poll of the sockets that hold bytes back. The planned time is changed only after it has
+    /// passed, because setting the alarm costs more than a poll that finds nothing.
     pub(super) fn plan_kept_poll(&mut self, now: Instant) {
         if self.kept_poll_due <= now {
             let due = self.read_at + KEPT_POLL_INTERVAL;
@@ -154,8 +155,8 @@ impl Answers {
 mod tests {
     use super::*;
 
-    /// After four reads in a row that return nothing, 64 reads are skipped. Then one more such read is enough
-    /// to skip as many again.
+    /// After four reads in a row that return nothing, 64 reads are skipped. Then a single read that returns
+    /// nothing is enough to skip the next 64.
     #[test]
     fn where_looks_find_nothing_most_are_left_out() {
         let mut answers = Answers::new(Instant::now());

@@ -107,7 +107,8 @@ impl Driver {
     /// target may have sent the reason.
     pub(super) fn on_write_failed(&mut self, cid: Cid, why: TransportError) {
         while let Ok(true) = self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {}
-        // These bytes may have made the session close the connection, or open another one in its place.
+        // The bytes just read may have made the session close this connection, or open another one in its place:
+        // then there is no loss to report.
         if self
             .links
             .transports
@@ -124,7 +125,7 @@ impl Driver {
         let result = self.read_some(cid, read);
         READ_AHEAD.set(self.session.reclaim_read_ahead(cid));
         if let Ok(true) = result {
-            // The socket does not report the bytes that are left again.
+            // The socket does not report the remaining bytes a second time.
             self.links.find(cid).into_iter().for_each(Transport::keep_readable);
         }
         result

@@ -26,7 +26,7 @@ pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Connected, LinkCaus
 /// How connections are opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
-    /// Time limit of one connection, over all addresses of its portal.
+    /// Time limit for opening one connection; all addresses of its portal share it.
     pub(crate) limit: Duration,
     pub(crate) network: Arc<dyn Network>,
     pub(crate) tuning: Tuning,
@@ -38,7 +38,7 @@ pub(crate) struct Connector {
 pub(crate) enum Segments {
     /// The limit that earlier trials of the path to the address have found.
     AsKnown(Arc<SegmentLimits>),
-    /// This limit, for a trial; `None` for full segments.
+    /// The limit that a trial tests; `None` for full segments.
     Fixed(Option<SegmentLimit>),
 }
 
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::driver::io::Pending;
 
-    /// A name service that fails with this text, or with `None` never responds.
+    /// A name service that fails with this text; with `None` it never responds.
     #[derive(Debug)]
     struct NameService(Option<&'static str>);
 

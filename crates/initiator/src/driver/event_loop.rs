@@ -47,7 +47,7 @@ impl EventLoop {
         Some(())
     }
 
-    /// Lets other callers submit before anything is sent, as long as more callers are expected to. The first of
+    /// Lets other callers submit before anything is sent, as long as more requests are expected. The first of
     /// many requests wakes the loop before the others are submitted; after this wait, one system call sends them
     /// all.
     async fn let_others_ask(&mut self) -> Option<()> {

@@ -17,7 +17,7 @@ use crate::driver::shared::Shared;
 pub(crate) struct DriverHandle(Arc<DriverLock>);
 
 impl DriverHandle {
-    /// Creates a driver, which connects, or logs in over an open connection, once its event loop runs.
+    /// Creates a driver, which connects, or logs in over an open connection, as soon as its event loop runs.
     pub(crate) fn start(
         session: Session,
         peer: Peer,

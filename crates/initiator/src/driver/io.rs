@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 use iscsi_pdu::TargetAddress;
 use iscsi_tuner::{Granted, Interface, Limits, Plan, Rate, TcpInfo};
 
-/// A result that comes later.
+/// The future of a network operation's result.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
 /// A source of connections.

@@ -46,7 +46,7 @@ pub(super) struct Links {
 
 /// Times of the polls that ask the kernel what the connections wait for.
 pub(super) struct Polls {
-    /// Time of the next poll of the kernel, as long as the driver is awake.
+    /// Time of the next poll of the kernel. From `awake_until` on, no poll is made.
     pub(super) due: Instant,
     pub(super) awake_until: Instant,
     /// Number of [`POLL_INTERVAL`](super::measure::tuner::POLL_INTERVAL)s that the result of the next poll

@@ -89,7 +89,7 @@ impl Links {
         }
     }
 
-    /// Publishes the plan of the leading connection, which is the one that the handles see.
+    /// Publishes the plan of the leading connection, which the handles return as the session's plan.
     fn publish_plan(&mut self, shared: &Shared) {
         let leading = self.transports.first_mut();
         if let Some(basis) = leading.and_then(|leading| leading.tune(|_, tuner| tuner.basis())) {
@@ -109,8 +109,8 @@ impl Links {
         self.polls.awake_until = self.polls.awake_until.max(now + DOZE);
     }
 
-    /// Counts the idle time, in which the kernel was not polled: as waiting in the traffic class as far as
-    /// requests waited there, and otherwise as waiting for requests.
+    /// Counts the idle time, in which the kernel was not polled. Time in which requests waited in their traffic
+    /// class counts as such a wait; the rest counts as waiting for requests.
     fn count_rest(&mut self, shared: &Shared, now: Instant) {
         // An idle time of less than an interval is not counted.
         if now < self.polls.awake_until + tuner::POLL_INTERVAL {

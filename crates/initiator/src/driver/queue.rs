@@ -1,8 +1,8 @@
 //! Queues messages for a driver: those that callers leave while another task holds the driver, and those that
 //! are not urgent.
 //!
-//! This queue is stored beside the driver's lock. A channel of a library would take five cache lines, most of
-//! which each turn of the driver touches; with 1,000 disks they are in no cache at that time.
+//! This queue is stored beside the driver's lock. A library's channel would take five cache lines, and each
+//! turn of the driver would touch most of them. With 1,000 disks these lines would be in no cache at that time.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +59,7 @@ impl Queue {
         }
         state.messages.push(message);
         self.has_news.store(true, Ordering::Release);
-        // The waker was already called for earlier messages.
+        // If earlier messages are in the queue, the waker was already called for them.
         if state.messages.len() == 1 {
             wake(state);
         }
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// `close` returns the messages in the queue. A message that is sent after it is dropped.
+    /// `close` returns the messages in the queue. Messages that are sent later are dropped.
     #[test]
     fn what_is_left_to_a_driver_that_goes_comes_back_and_what_comes_later_is_dropped() {
         let queue = queue();
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(seen, (0..150).collect::<Vec<_>>());
     }
 
-    /// The receiver gets every message, in whatever numbers the messages are taken, although its waker is set
+    /// The receiver gets every message, however many messages it takes at a time, although its waker is set
     /// only once.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_message_is_left_lying() {

@@ -1,5 +1,5 @@
-//! Decides which addresses may be used of a portal that a peer has named, by a redirection or in a SendTargets
-//! response.
+//! Decides which addresses of a portal may be used, if a peer has named the portal in a redirection or in a
+//! SendTargets response.
 //!
 //! Design: `docs/design/credentials.md`.
 
@@ -23,9 +23,9 @@ pub(crate) struct Referral {
 /// The hosts from which an address can be reached.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Scope {
-    /// From this host alone.
+    /// The address can be reached only from this host.
     Host,
-    /// From the hosts of one link.
+    /// The address can be reached only from the hosts of one link.
     Link,
     Global,
 }

@@ -24,8 +24,8 @@ pub(crate) enum Message {
     Logout,
     /// Share of the segments that is lost on the link, 0 to 1, as another session measured it.
     Loss(f64),
-    /// Limit of the outstanding write data of each of the other sessions, in bytes, because they found the
-    /// target slow.
+    /// Other sessions found the target slow. The value is the limit of the outstanding write data of each of
+    /// these sessions, in bytes.
     SlowTarget(u64),
     /// Asks for a reading of each connection, to be sent to this sender.
     Read(oneshot::Sender<Vec<Reading>>),

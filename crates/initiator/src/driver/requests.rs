@@ -15,7 +15,8 @@ use crate::driver::shared::Shared;
 use crate::error::{Cause, Error, SessionCause};
 use crate::state::unit_state::Listener;
 
-/// Unsent requests are sent as soon as they are one in this many of all requests that have not ended.
+/// Unsent requests are sent as soon as their number, multiplied by this, reaches the number of all requests
+/// that have not ended.
 const UNDER_WAY_PER_UNSENT: usize = 4;
 
 /// Fewest unsent requests that are worth a system call.

@@ -49,8 +49,8 @@ pub(crate) struct LoginResult {
 }
 
 /// Redirections of the first login. If one was permanent, and none before it temporary, the next login begins
-/// at the portal to which the target has moved (RFC 7143 §11.13.5), and otherwise at the first portal of this
-/// login.
+/// at the portal to which the target has moved (RFC 7143 §11.13.5). Otherwise the next login begins where this
+/// one began.
 #[derive(Debug, Default)]
 struct Home {
     moved_to: Option<TargetAddress>,
@@ -59,7 +59,7 @@ struct Home {
     /// Whether a temporary redirection was followed. A permanent redirection after it concerns the temporary
     /// portal only, so it is not stored.
     is_left: bool,
-    /// Event of a redirection to another host. Boxed, as few sessions have one.
+    /// Event of a redirection to another host. Boxed, because few sessions have such an event.
     note: Option<Box<DiskEvent>>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct Course {
 pub(crate) struct Lengths {
     /// Length that suits a write of a disk.
     pub(crate) write: AtomicU64,
-    /// Length that suits a read of a disk, by the bytes that have arrived so far.
+    /// Length that suits a read of a disk. It depends on the bytes that have arrived so far.
     pub(crate) read: AtomicU64,
     /// Limit of the write data outstanding on a connection to a slow target.
     pub(crate) of_slow_target: AtomicU64,

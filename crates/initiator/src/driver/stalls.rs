@@ -1,10 +1,11 @@
-//! Detects connections that stand still as if their path dropped long packets, and closes them if it does.
+//! Detects connections that stand still as if their path dropped long packets, and closes those whose path
+//! drops them.
 //!
 //! A dead link, a target that is gone and a busy disk look the same to the initiator. So a trial over separate
 //! connections finds out whether the path is the cause
-//! ([`StartTrial`](crate::state::segment_limits::StartTrial)). Until then the connection stays open, since it
-//! may still move. Once the path is known to drop long packets, a connection that stands still on it is closed,
-//! and the next one uses shorter segments.
+//! ([`StartTrial`](crate::state::segment_limits::StartTrial)). During the trial the connection stays open,
+//! because it may recover. If the trial shows that the path drops long packets, a connection that stands still
+//! on this path is closed, and the next connection uses shorter segments.
 
 use iscsi_pdu::Cid;
 use iscsi_session::TransportError;

@@ -18,8 +18,8 @@ const ANY: usize = 1;
 /// waiting saves no turn.
 const LONG_REST: usize = 16 << 10;
 
-/// Most bytes of a data segment to wait for. A longer segment is read in several turns, as its rest arrives
-/// while the beginning is read.
+/// Most bytes of a data segment to wait for. A longer segment is read in several turns, because its rest
+/// arrives while its beginning is read.
 const LONGEST_REST: usize = 160 << 10;
 
 /// A connection of the session, from the attempt to open it to its end.

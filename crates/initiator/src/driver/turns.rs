@@ -174,7 +174,7 @@ impl Driver {
         let span = self.span.clone();
         let _within = span.enter();
         self.now = Instant::now();
-        // The messages in the queue were submitted earlier.
+        // The messages in the queue were submitted earlier than this request, so they are handled first.
         while self.obey_messages(queue) > 0 {}
         let may_ask = self.requests.answers.may_ask_at(self.now);
         let submission = make();

@@ -37,7 +37,7 @@ impl<'a, T> Waiter<'a, T> {
 
     /// Gives the request up. The future then still returns how the request has ended.
     pub(crate) fn cancel(&self) {
-        // If the driver is gone, the request has ended.
+        // If the driver is gone, the request has ended, and the message is dropped.
         self.driver.send(Message::Cancel(self.id));
     }
 }

@@ -35,7 +35,7 @@ macro_rules! advices {
 }
 
 advices! {
-    // URLs.
+    // Advice about URLs.
     WriteUrl => "write iscsi://host/target/lun",
     NameTarget => "write iscsi://host/target/lun, or list the targets with Initiator::discover",
     AddLun => "add its number, as in iscsi://host/target/0",
@@ -48,7 +48,7 @@ advices! {
     OmitRest => "remove it",
     CheckSpelling => "check its spelling",
     OmitRepetition => "leave one of them out",
-    // Names and passwords.
+    // Advice about names and passwords.
     ChooseInitiatorName => "choose another name for the initiator",
     NameUser => "write iscsi://USER@HOST/...",
     NameUserOrOmitPassword => "name the user as in iscsi://USER@HOST/..., or in the variable LIBISCSI_CHAP_USERNAME, or remove the password",
@@ -64,7 +64,7 @@ advices! {
     LongerPassword => "choose 12 to 16 random bytes, here and on the target",
     TwoPasswords => "choose two",
     AdmitInitiator => "add it to the target's access list or use another initiator name",
-    // The network path to the target.
+    // Advice about the network path to the target.
     CheckHostName => "check its spelling and the name service",
     CheckPort => "check the port, and that the target is running, or wait for it (Options::with_open_timeout)",
     CheckRoute => "check the address and the route",
@@ -82,7 +82,7 @@ advices! {
     ReportTarget => "the target does not keep to the standard: look at its log, and report that to its maker",
     MoreTime => "look at the log of the target, or allow more time by timeout=SECONDS in the URL",
     EndSessions => "end some of them",
-    // The unit.
+    // Advice about the unit.
     ListUnits => "list its units with Session::report_luns",
     ChooseDisk => "choose a disk",
     CheckLun => "check the LUN",
@@ -100,18 +100,18 @@ advices! {
     ReadElsewhere => "what lies there is lost, and other blocks may be well",
     TryLater => "try again later",
     TryWithLess => "try later, or with fewer requests in flight",
-    // Writes of a lost session.
+    // Advice about writes of a lost session.
     WriteAgain => "write again",
     WriteLater => "write them when the target has dropped that session",
     WriteNothing => "write nothing there before the target has dropped that session",
-    // Reservations.
+    // Advice about reservations.
     FindHolder => "Disk::reservation reports which one",
     GiveKey => "open it with one, as in ?reservation_key=0x1a2b",
     CheckOtherHosts => "make sure that none uses it, and open the disk again",
     ReleaseAgain => "release it again when a session is back there, or preempt the key, by a disk that is opened with another one",
     PreemptKey => "open the disk again with that key and preempt it, or have another host do so",
     StopOtherHost => "stop it first; if it is gone, end its registration with PREEMPT (Disk::preempt)",
-    // The calling program.
+    // Advice for the calling program.
     UseOtherClass => "open the disk in another one",
     UseRuntime => "call it from one, or use iscsi_initiator::blocking",
     Await => "await the async form, or make the call in spawn_blocking",

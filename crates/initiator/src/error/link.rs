@@ -95,7 +95,7 @@ impl LinkCause {
         }
     }
 
-    /// Returns the portal that was not reached; `None` if its host has no address.
+    /// Returns the portal that was not reached; `None` if no address of its host was found.
     pub(super) fn portal(&self) -> Option<String> {
         match self {
             Self::Refused { address } | Self::Failed { address, .. } => Some(address.to_string()),

@@ -20,7 +20,7 @@ use crate::error::{Cause, Error, UnitCause};
 
 impl Error {
     /// Returns the outlook for a session that existed and is lost. The parameters of its login were right
-    /// before, so errors of them may pass.
+    /// before, so an error about them may pass.
     pub(crate) fn outlook_of_reopening(&self) -> Outlook {
         let is_of_unit = matches!(
             self.cause(),
@@ -56,8 +56,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the login failed because one side did not prove its identity. A target that does not
-    /// admit the initiator (0202) has an access list, which may not be loaded yet.
+    /// Returns whether the login failed because one side did not prove its identity. Status 0202, with which a
+    /// target does not admit the initiator, does not count: the target's access list may not be loaded yet.
     pub(crate) fn is_of_credentials(&self) -> bool {
         let Some(failure) = self.login() else { return false };
         match failure.status() {

@@ -16,7 +16,7 @@ impl Error {
         self.status() == Some(Status::RESERVATION_CONFLICT)
     }
 
-    /// Returns whether the unit is not served over this path, while it may be served over another one.
+    /// Returns whether the unit is not served over this path, but may be served over another path.
     pub(crate) fn is_of_path(&self) -> bool {
         self.leads_elsewhere() || self.sense().is_some_and(sense::is_of_path)
     }
@@ -38,8 +38,8 @@ impl Error {
         self.is_of_session() || self.is_of_connection() || self.is_of_path()
     }
 
-    /// Returns whether the unit may have refused a command that every disk supports because of the state of the
-    /// port, and not because of the command.
+    /// Returns whether the state of the port may be the reason why the unit refused a command that every disk
+    /// supports.
     pub(crate) fn may_be_of_port(&self) -> bool {
         self.refusing_port().or_else(|| self.suspected_port()).is_some()
     }

@@ -11,7 +11,8 @@ pub(crate) fn of_blocks(blocks: Option<&Range<u64>>) -> String {
     })
 }
 
-/// Returns the meaning of a SCSI status that is not an error of the command itself, to append to its name.
+/// Returns the meaning of a SCSI status that is not an error of the command itself, as text to append to the
+/// status's name.
 pub(super) const fn meaning(status: Status) -> &'static str {
     match status {
         Status::RESERVATION_CONFLICT => ": another initiator holds a reservation of the unit",

@@ -17,7 +17,7 @@ const PORTAL: &str = "192.0.2.5:3260";
 const READ: &str = "READ (16)";
 const WRITE: &str = "WRITE (16)";
 
-/// Returns the error of a login that failed by `cause`. With a user, the login used CHAP.
+/// Returns the error of a login that failed because of `cause`. If `user` is set, the login used CHAP.
 pub fn login(cause: LoginError, user: Option<&str>) -> Error {
     let (target, initiator) = ("iqn.2026-01.org.example:disk", "iqn.2026-01.org.example:host");
     let failure = LoginFailure {
@@ -35,7 +35,7 @@ pub fn refused_login(class: u8, detail: u8) -> Error {
     login(LoginError::Status(LoginStatus { class, detail }), None)
 }
 
-/// Returns the error of a session that ended by `cause` before the request was sent.
+/// Returns the error of a session that ended because of `cause` before the request was sent.
 pub fn ended(cause: SessionError) -> Error {
     SessionCause::Ended(SessionFailure::new(PORTAL.to_owned(), cause, false)).into()
 }
@@ -180,7 +180,7 @@ pub fn of_reservations() -> Vec<Error> {
     ]
 }
 
-/// Returns errors of a wrong initiator name, of each kind of status, and of a sense for each advice.
+/// Returns errors of a wrong initiator name, of each kind of status, and of sense data for each advice.
 pub fn of_commands() -> Vec<Error> {
     let statuses = [Status::RESERVATION_CONFLICT, Status::BUSY, Status::CHECK_CONDITION];
     let statuses = statuses.map(|status| UnitCause::Status { command: WRITE, status }.into());

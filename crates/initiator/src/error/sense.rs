@@ -10,7 +10,7 @@ pub(crate) const fn is_becoming_ready(sense: &Sense) -> bool {
     matches!(sense.key, SenseKey::NotReady) && sense.additional.is_in_progress()
 }
 
-/// Returns whether the port does not serve the unit, while another port may.
+/// Returns whether the port does not serve the unit, but another port may serve it.
 pub(super) const fn is_of_path(sense: &Sense) -> bool {
     let state = matches!(
         sense.additional,

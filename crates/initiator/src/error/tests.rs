@@ -320,8 +320,8 @@ fn kinds_agree_with_what_is_said_of_the_execution() {
     }
 }
 
-/// No error converts to `Interrupted` or `WouldBlock`: functions of the standard library that copy would
-/// retry without end after the first, and tasks would wait without end after the second.
+/// No error converts to `Interrupted` or `WouldBlock`: after `Interrupted`, the copy functions of the standard
+/// library would retry without end; after `WouldBlock`, tasks would wait without end.
 #[test]
 fn an_io_error_has_a_kind_of_its_own_and_keeps_the_error() {
     for (error, kind) in all() {

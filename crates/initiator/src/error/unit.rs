@@ -127,16 +127,16 @@ pub(crate) enum UnitCause {
     )]
     MediumChanged,
     /// Writes that were not flushed may be lost: the unit was reset, could not write them to the
-    /// medium, or has no session left that would report a reset (a session reports resets only
-    /// since its own login). Each handle returns this once for each loss.
+    /// medium, or has no session left that would report a reset (a session reports only resets
+    /// after its own login). Each handle returns this once for each loss.
     #[error(
         "writes that were not flushed may be lost, for the unit was reset, could not keep them, or \
          no session is left that would know"
     )]
     UnflushedWritesLost,
-    /// A session was lost while it wrote to that range, and it could not be proved within the
-    /// time limit of the disk that the target will not carry out that write later: the range was not
-    /// written again.
+    /// A session was lost while it wrote to the range, and it could not be proved within the time
+    /// limit of the disk that the target will not carry out that write later. So the new write was
+    /// not sent.
     #[error(
         "{len} bytes at offset {offset} were not written: a lost session was writing there, and the \
          target may still carry that out"

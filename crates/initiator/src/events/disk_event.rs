@@ -118,19 +118,20 @@ pub enum DiskEvent {
     Waiting(Waiting),
     /// A wait that was reported by [`Waiting`](Self::Waiting) has ended, successfully or not.
     WaitOver(Waiting),
-    /// A request was alone on a session that was lost. If that happens a few times, the request fails.
+    /// A session was lost while it had only this request in flight. If that happens a few times, the request
+    /// fails.
     EndsSessions {
         /// Name of the command.
         command: &'static str,
         /// Blocks of the command, if it has any.
         blocks: Option<Range<u64>>,
-        /// Number of lost sessions on which the request was alone.
+        /// Number of lost sessions that had only this request in flight.
         sessions: u32,
         /// Reason why the last of these sessions was lost.
         error: Error,
     },
-    /// The target may still execute writes of a lost session. Other writes to their blocks wait until it
-    /// cannot.
+    /// The target may still execute writes of a lost session. Other writes to the same blocks wait until that
+    /// is ruled out.
     WritesInDoubt {
         /// Key of the lost session.
         key: SessionKey,
@@ -149,7 +150,7 @@ pub enum DiskEvent {
         /// The portal.
         portal: TargetAddress,
     },
-    /// A session was opened at another portal, although this one comes before it in the list.
+    /// A session was opened at another portal, although this portal comes earlier in the list.
     PortalPassedOver {
         /// The portal that was passed over.
         portal: TargetAddress,
@@ -195,7 +196,7 @@ pub enum DiskEvent {
         /// Error that the unit has reported.
         error: Error,
     },
-    /// The subscriber was slow, so this number of events before the next one were dropped. Read
+    /// The subscriber was slow, so `count` events before the next one were dropped. Read
     /// [`Disk::capacity`](crate::Disk::capacity), [`Disk::status`](crate::Disk::status) and
     /// [`Disk::paths`](crate::Disk::paths) again.
     #[doc(alias = "lagged")]

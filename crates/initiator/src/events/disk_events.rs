@@ -75,7 +75,7 @@ impl EventLog {
             AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED => DiskEvent::ReportedLunsChanged,
             AdditionalSense::ASYMMETRIC_ACCESS_STATE_CHANGED
             | AdditionalSense::IMPLICIT_TRANSITION_FAILED => DiskEvent::AccessStatesChanged,
-            // The event for this change is published once the unit has reported its new capacity.
+            // The event for this change is published after the unit has reported its new capacity.
             AdditionalSense::CAPACITY_DATA_HAS_CHANGED => return,
             code if code.is_reset() => DiskEvent::Reset { code },
             code => DiskEvent::UnitAttention { code },

@@ -55,7 +55,8 @@ pub enum WaitCause {
     /// Requests were in flight on several sessions in a row that were lost. Each request is sent alone, to
     /// find the request that ends sessions.
     SentAlone,
-    /// A request was alone on sessions that were lost. The request fails if that happens a few times.
+    /// Sessions were lost while they had only this request in flight. The request fails if that happens a few
+    /// times.
     EndsSessions {
         /// Name of the command.
         command: &'static str,

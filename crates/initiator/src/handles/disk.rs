@@ -55,7 +55,7 @@ use crate::unit::transfer::{Expected, Transfer};
 /// that begins or ends within a block reads that block first and writes it back with the new bytes in it.
 /// Writes to the same block run one after the other, in the order of their first polls. This includes writes by
 /// other disks of the same [`Initiator`](crate::Initiator) to this unit. A write whose future was dropped still
-/// counts until the target has finished with it.
+/// keeps later writes waiting until the target has finished with it.
 ///
 /// Each clone is a handle to the same disk. [`flush`](Self::flush) reports each loss to each handle once; a new clone
 /// reports the losses that no handle has reported yet. Tasks that flush together share one handle (`Arc<Disk>`).
@@ -141,7 +141,7 @@ impl Disk {
     }
 
     /// Returns the logical unit, through a session that carries requests now. If there is none, through a session
-    /// that has ended or is a standby: call it again after a reconnect.
+    /// that has ended or is a standby: call this method again after a reconnect.
     pub fn unit(&self) -> LogicalUnit {
         let used = self.paths.in_use().into_iter().chain(self.paths.open()).next();
         used.map_or_else(|| self.unit.clone(), |(_, path)| path.unit.clone())
@@ -379,7 +379,7 @@ impl Disk {
         if *blocks == range {
             return self.write_blocks(offset, data, extent).await;
         }
-        // Boxed, since most writes are of whole blocks.
+        // Boxed to keep the outer future small: most writes are of whole blocks, and do not come here.
         boxed(async {
             let (head, tail) = self.edges(blocks, range).await?;
             let data = pages::enclose(head, data, tail);
@@ -397,7 +397,7 @@ impl Disk {
     ) -> Result<(), Error> {
         let (lba, max) = (self.lba(offset), self.longest_write());
         if data.len() > max {
-            // Boxed, since most writes are short.
+            // Boxed to keep the outer future small: most writes are short, and do not come here.
             return self.write_in_parts(lba, data, extent).await;
         }
         let transfer = Transfer::write(&self.capacity, lba, data.clone())?;
@@ -448,7 +448,7 @@ impl Disk {
             let head = self.edge(blocks.start..range.start, blocks.start);
             let last = blocks.end - u64::from(self.block_size());
             let tail = self.edge(range.end..blocks.end, last);
-            // Both run to their ends, even if one fails: a read that is dropped would be aborted.
+            // Both reads run to their ends, even if one fails, because dropping a read would abort it.
             let (head, tail) = tokio::join!(head, tail);
             Ok((head?, tail?))
         })
@@ -510,7 +510,7 @@ impl Disk {
         runtime::require()?;
         match self.range_locks.try_take(&range) {
             Some(guard) => Ok(guard),
-            // Boxed, since few ranges are locked already.
+            // Boxed to keep the outer future small: few ranges are locked already.
             None => self.wait_for_range(range).await,
         }
     }

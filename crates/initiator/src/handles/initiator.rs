@@ -78,12 +78,12 @@ impl Initiator {
     /// Logs in to the target of a URL, given as text or as a [`Url`]. If the URL names a logical unit, the
     /// commands that [`Session::disk_without_reconnect`] needs are sent immediately after the login.
     ///
-    /// With [`Options::with_open_timeout`] it retries until a target that is not there yet appears.
+    /// With [`Options::with_open_timeout`], this method retries while the target is not available yet.
     /// Dropping the future cancels the login.
     ///
     /// # Errors
     /// If the URL is wrong, no connection is made, or the target refuses the login, breaks the protocol or does
-    /// not respond. Also outside of a tokio runtime.
+    /// not respond. A call outside of a tokio runtime fails as well.
     #[doc(alias = "login")]
     pub async fn connect<U>(&self, url: U) -> Result<Session, Error>
     where
@@ -93,14 +93,14 @@ impl Initiator {
         opening::connect(&self.0, self.0.complete(url.try_into()?)?).await
     }
 
-    /// Opens the disk that a URL names, with as many sessions as [`Options::with_sessions`] allows. It returns
-    /// as soon as the first session has logged in and the unit has reported what it is. Further sessions log in
-    /// meanwhile; each joins when it is certain that it leads to the same unit.
+    /// Opens the disk that a URL names, with as many sessions as [`Options::with_sessions`] allows. The call
+    /// returns as soon as the first session has logged in and the unit has reported its identity and capacity.
+    /// Further sessions log in meanwhile; each joins the disk when it is known to lead to the same unit.
     ///
-    /// With [`Sessions::Fixed`](crate::Sessions), or with several portals in the URL, it also waits
+    /// With [`Sessions::Fixed`](crate::Sessions), or with several portals in the URL, the call also waits
     /// a short time for the other sessions. A session that is refused is no error: [`Disk::status`]
-    /// reports it. With [`Options::with_open_timeout`] it retries until a target that is not there yet
-    /// appears.
+    /// reports it. With [`Options::with_open_timeout`], the call retries while the target is not available
+    /// yet.
     ///
     /// A session of the disk that is lost is reconnected: see [Retry, reconnect and
     /// failover](crate#retry-reconnect-and-failover).

@@ -16,17 +16,17 @@ use crate::session::discovered_target::DiscoveredTarget;
 use crate::session::node::Node;
 use crate::url::{Url, portal_name};
 
-/// Opens a session with the target of a URL, once the target is available.
+/// Opens a session with the target of a URL, as soon as the target is available.
 pub(super) fn connect(node: &Node, url: Url) -> BoxFuture<'_, Result<Session, Error>> {
     boxed(async move { patiently(node, &url, || node.connect(&url)).await })
 }
 
-/// Opens the disk of a URL, once it is available.
+/// Opens the disk of a URL, as soon as the disk is available.
 pub(super) fn disk(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> {
     boxed(async move { patiently(node, &url, || open(node, url.clone())).await })
 }
 
-/// Returns the targets that the portal of a URL reports, once the portal responds.
+/// Returns the targets that the portal of a URL reports, as soon as the portal responds.
 pub(super) fn discover(
     node: &Node,
     url: Url,
@@ -38,7 +38,7 @@ pub(super) fn discover(
 }
 
 /// Repeats an attempt to open what a URL names, until it succeeds, the open timeout ends, or waiting cannot
-/// help. An attempt that has begun by then is completed.
+/// help. An attempt that is running when the timeout ends is completed.
 ///
 /// # Errors
 /// The error of the last attempt.

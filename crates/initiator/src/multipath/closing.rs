@@ -36,8 +36,8 @@ struct Closing {
 }
 
 impl Supervisor {
-    /// Logs out all sessions. Waits until all writes of lost sessions are settled and no registration by the
-    /// key of the disk is left, or until that fails.
+    /// Logs out all sessions. Waits until all writes of lost sessions are known to have ended and no
+    /// registration by the key of the disk is left, or until that fails.
     ///
     /// # Errors
     /// [`Consequence::Unsettled`], [`Consequence::StillRegistered`], or the error that ended a session before
@@ -70,8 +70,8 @@ impl Supervisor {
             if let Some(event) = next.take() {
                 self.handle_while_closing(event, &mut closing);
             }
-            // A session that is still being opened may register itself, unless the disk was preempted, so its
-            // task is awaited below.
+            // The task of a session that is still being opened is awaited below, because the session may
+            // register itself unless the disk was preempted.
             let may_register = fencing.as_ref().is_some_and(|it| it.verdict().is_ok());
             if closing.logouts == 0 && !self.losses.are_settling() && !may_register {
                 break;
@@ -182,9 +182,9 @@ impl Supervisor {
         self.expected.get()?.like.state().membership.fencing().cloned()
     }
 
-    /// Continues to settle the writes that closing could not settle, while another disk of the initiator has
-    /// the unit or may still be opened. Tries whenever a write of such a disk waits for their ranges. Until
-    /// then, the unsettled writes keep their ranges.
+    /// Continues to settle the writes that closing could not settle, while another disk of the initiator uses
+    /// the unit or may still be opened. Tries again whenever a write of another disk waits for the ranges of
+    /// these writes, which stay locked until they are settled.
     pub(super) async fn settle_for_others(&mut self) {
         // No task waits for the sessions that are still being opened or logged out, so their tasks are aborted.
         self.tasks.events.abort_all();

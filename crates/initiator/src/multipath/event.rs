@@ -14,7 +14,8 @@ use crate::multipath::reinstatement::Lost;
 pub(crate) enum Event {
     /// A session was opened, or could not be.
     Opened(Open, Result<Path, NotOpened>),
-    /// The attempt to settle the writes of a lost session has ended.
+    /// The attempt to settle the writes of a lost session, so that the target executes them no
+    /// more, has ended.
     Settled(Lost, Result<(), Error>),
     /// A session was logged out because the disk is closed.
     LoggedOut(Path, Result<(), Error>),

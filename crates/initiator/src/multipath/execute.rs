@@ -57,7 +57,7 @@ struct Execution<'a> {
     /// memory.
     spare: Option<Arc<Permit>>,
     payment: Payment<'a>,
-    /// Payment to the class for a second copy, before it is sent.
+    /// Payment to the traffic class for a second copy that was not sent yet.
     hedge_payment: Payment<'a>,
     /// Memory for a second copy of a read.
     permit: Option<Permit>,
@@ -66,7 +66,7 @@ struct Execution<'a> {
     report: RequestReport,
 }
 
-/// Payment to the class for an attempt, before it is sent.
+/// Payment to the traffic class for an attempt that was not sent yet.
 #[derive(Default)]
 struct Payment<'a> {
     waiting: Option<Waiting<'a, Charge>>,
@@ -88,7 +88,8 @@ enum Progress {
     Held(Box<Held>),
     /// The copy was handed over to its session, which reports its end.
     Sent(SentCommand),
-    /// The copy was executed, but perhaps by another unit. It does not count until that unit is confirmed.
+    /// The copy was executed, but perhaps by another unit. Its result does not count until the unit is
+    /// confirmed.
     Unproven(Box<Proving>),
     /// The copy has ended. The next [`Order`] says what follows.
     Over,
@@ -111,7 +112,7 @@ enum Event {
     Order(Order),
     /// The check of the unit for the copy at this index has ended.
     Recognized(usize, Result<(), Error>),
-    /// The class has admitted an attempt or a second copy.
+    /// The traffic class has admitted an attempt or a second copy.
     Charged {
         charged: Result<Charge, Error>,
         is_hedge: bool,
@@ -119,12 +120,13 @@ enum Event {
     Reserved(Result<Permit, Error>),
 }
 
-/// Executes a transfer over any path that takes it, and over another path if that one is lost. Invariant: a
-/// second execution of the transfer changes nothing that the first execution did not change.
+/// Executes a transfer over any path that takes it. If the session of that path is lost, executes it over
+/// another path. Invariant: a second execution of the transfer changes nothing that the first execution did
+/// not change.
 ///
-/// The transfer first waits for its share of the budget, then for its class, then for a path. So it takes a
-/// path only when it can be sent immediately. While the transfer waits, no time limit of a path runs. Bytes
-/// paid to the class are sent immediately.
+/// The transfer first waits for its share of the budget, then for its traffic class, then for a path. So it
+/// takes a path only when it can be sent immediately. While the transfer waits, no time limit of a path runs.
+/// Bytes paid to the class are sent immediately.
 ///
 /// # Errors
 /// The error of the last attempt that may have been executed; the last error if there was no such attempt.
@@ -184,8 +186,8 @@ fn spec(paths: &Paths, transfer: &Transfer) -> RequestSpec {
     }
 }
 
-/// Waits until the class admits `len` bytes. Every attempt of a request pays, and so does a second copy,
-/// because its bytes use the link too.
+/// Waits until the traffic class admits `len` bytes. Every attempt of a request pays for its bytes, and so
+/// does a second copy, because its bytes use the link too.
 async fn pass(paths: &Paths, len: usize) -> Result<Charge, Error> {
     let class = paths.policy().class.as_ref().ok_or(CallerCause::ClassClosed)?;
     let _waiting = paths.in_class().join();
@@ -193,8 +195,8 @@ async fn pass(paths: &Paths, len: usize) -> Result<Charge, Error> {
 }
 
 impl Copy {
-    /// Sends a copy of a request over a path as soon as the unit on that path is confirmed. `charge` is the
-    /// payment to the class. Returns `None` if the session did not take the copy.
+    /// Sends a copy of a request over a path after the unit on that path is confirmed. `charge` is the payment
+    /// to the traffic class. Returns `None` if the session did not take the copy.
     fn send(
         request: &Request<'_>,
         attempt: Attempt,
@@ -304,13 +306,13 @@ impl<'a> Execution<'a> {
                 self.reserved(permit);
             }
             Order::Unreserve => {
-                // Dropping the payment refunds the bytes to the class.
+                // Dropping the payment refunds the bytes to the traffic class.
                 self.hedge_payment = Payment::default();
                 (self.permit, self.reserving) = (None, None);
             }
             Order::Report(report) => self.report.apply(report),
-            // A transfer gets no `Prepare`. `run` handles `Completed`. For `TimerSet` nothing is to do: the
-            // next wait reads the timer again.
+            // A transfer gets no `Prepare`, and `run` handles `Completed`. `TimerSet` needs no action, because
+            // the next wait reads the timer again.
             Order::Prepare | Order::Completed(_) | Order::TimerSet => {}
         }
     }

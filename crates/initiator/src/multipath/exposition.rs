@@ -145,7 +145,7 @@ pub fn write_metrics(
     }
 }
 
-/// Samples by their labels, without the label `le` of a bucket.
+/// Samples by their labels. The label `le` is ignored, so all samples of a histogram have one entry.
 type ByLabels = BTreeMap<Vec<(&'static str, String)>, Vec<Sample>>;
 
 /// Returns the samples of all disks by metric.

@@ -20,12 +20,12 @@ use crate::state::counters::RequestKind;
 use crate::unit::logical_unit::LogicalUnit;
 
 /// Flushes the writes of all sessions over one session: the least busy of the sessions that would have
-/// received the report of a reset since the oldest write.
+/// received the report of a reset since the oldest unflushed write.
 ///
 /// # Errors
 /// The errors of [`execute`](super::execute::execute).
 pub(crate) async fn flush(paths: &Paths) -> Result<(), Error> {
-    // As for every request, the flush takes its share of the budget first, then a path.
+    // Like every request, a flush takes its share of the budget first, then a path.
     let permit = Arc::new(paths.reserve(0).await?);
     let (mut request, mut order) =
         Request::submit(paths, RequestKind::Flush, RequestSpec::FLUSH, now());
@@ -50,7 +50,8 @@ pub(crate) async fn flush(paths: &Paths) -> Result<(), Error> {
                 request.complete();
                 return result.map(drop).map_err(|failure| report.error_of(failure));
             }
-            // A flush waits for no class, is never in flight twice, and ends its attempts itself.
+            // These steps need no action: a flush waits for no traffic class, is never in flight twice, and
+            // ends its attempts itself.
             Order::Abort(_)
             | Order::Ended(..)
             | Order::Prove(_)
@@ -123,12 +124,15 @@ async fn await_session(paths: &Paths, covered: u64) {
 }
 
 impl State {
-    /// Returns the path that should flush for all paths; `None` if no path is open. A path comes first if it
-    /// takes requests, is not used for a single request alone, responds, and its port serves the unit. Of
-    /// several such paths, one comes first that receives the report of every reset since the oldest unflushed
-    /// write, then one that has received no such report since, then one that is not busy. Of paths that have
-    /// received reports, the one with the latest report comes first, because it has received all older ones
-    /// too. Last, the path with the fewest requests comes first.
+    /// Returns the path that should flush for all paths; `None` if no path is open. Prefers, in this order, a
+    /// path that
+    /// 1. takes requests, and is not used for a single request alone;
+    /// 2. responds, and whose port serves the unit;
+    /// 3. receives the report of every reset since the oldest unflushed write;
+    /// 4. has received no such report;
+    /// 5. is not busy;
+    /// 6. has received the latest report, and so all older ones too;
+    /// 7. has the fewest requests.
     pub(super) fn flush_path(&self, unit: &Unit, now: Instant) -> Option<PathId> {
         let paths = self.requests.paths();
         let rank = |(id, _): &&(PathId, Path)| {

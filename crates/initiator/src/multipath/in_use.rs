@@ -9,7 +9,7 @@ use crate::multipath::path_status::{PathState, PathStatus};
 use crate::multipath::paths::{Paths, now};
 
 impl Paths {
-    /// Returns the best open paths, without those that are closing.
+    /// Returns the open paths that requests are sent to.
     pub(crate) fn in_use(&self) -> Vec<(PathId, Path)> {
         let (state, now) = (self.lock(), now());
         let (open, in_use) = (state.paths.open().iter(), state.requests.paths().in_use(now));

@@ -45,7 +45,7 @@ pub(super) struct Unproven {
 pub(super) enum Order {
     Send(Attempt),
     Abort(AttemptId),
-    /// The request must wait for its class. If `is_hedge`, its second copy must wait.
+    /// The request must wait for its traffic class. If `is_hedge`, its second copy must wait.
     Charge {
         is_hedge: bool,
     },
@@ -70,7 +70,7 @@ pub(super) enum Order {
     Completed(Result<AttemptId, Failure<Error>>),
 }
 
-/// Steps of each request whose caller has not taken the last step.
+/// The steps of each request, kept until the caller of the request has taken its last step.
 #[derive(Default)]
 pub(super) struct Inboxes {
     /// Inboxes by the [places](RequestId::place) of the requests.
@@ -93,7 +93,7 @@ struct Inbox {
     waker: Option<Waker>,
 }
 
-/// Steps that were not taken, the earliest first. Usually there is at most one.
+/// Steps of a request that its caller has not taken, the earliest first. Usually there is at most one.
 #[derive(Default)]
 struct Orders {
     next: Option<Order>,

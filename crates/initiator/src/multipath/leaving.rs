@@ -50,7 +50,8 @@ impl Supervisor {
     pub(super) fn no_longer_leaves(&mut self, path: &Path) -> bool {
         let key = path.unit.session().key();
         let mut leaving = self.losses.leaving.iter();
-        // Remove one entry only: the session may be about to leave a second time.
+        // Only one entry is removed. The list may have a second one, because the session may be about to be
+        // logged out again.
         let at = leaving.position(|leaving| leaving.unit.session().key() == key);
         at.map(|at| self.losses.leaving.swap_remove(at)).is_some()
     }
@@ -65,8 +66,8 @@ impl Supervisor {
         let Err(error) = result else { return };
         let span = span_of(&path);
         tracing::debug!(parent: span, %error, "a session that was let go did not log out in order");
-        // If the session was not in `leaving`, the end of the disk has logged it out, and settles its
-        // writes.
+        // If the session was not in `leaving`, it was logged out because the disk is being closed, and
+        // closing settles its writes.
         if was_to_leave && !path.unit.session().is_settled() {
             self.settle_otherwise(Lost::new(path, error));
         }

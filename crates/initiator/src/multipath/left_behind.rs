@@ -34,7 +34,7 @@ struct LeftSessions<'a> {
     at: Option<LeftTarget>,
 }
 
-/// Target of the sessions, and its portals with their groups, where known.
+/// Target of the described sessions, and the portals of the target with their groups, where known.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct LeftTarget {
     name: IscsiName,
@@ -68,7 +68,7 @@ struct Way {
     url: Url,
     /// Index of the portal among the disk's portals; `None` if it is not one of them.
     portal: Option<usize>,
-    /// Its portal group, if known.
+    /// Portal group of the portal, if known.
     group: Option<u16>,
 }
 
@@ -219,7 +219,8 @@ impl Opener {
                 );
             }
             match logins.join_next().await {
-                // The portal may belong to another group since the previous login.
+                // The portal may have joined another group after the previous login, so the group of each login
+                // is stored.
                 Some(ended) => group = ended??,
                 None => return Ok(group),
             }
@@ -256,7 +257,8 @@ impl Opener {
 mod tests {
     use super::*;
 
-    /// Descriptions with and without the target are parsed, and malformed ones are refused.
+    /// Descriptions of left sessions are parsed with and without their target, and malformed descriptions are
+    /// refused.
     #[test]
     fn what_is_told_is_understood() {
         let random = [1, 0xff, 3];

@@ -13,16 +13,16 @@ use crate::multipath::reinstatement::Lost;
 pub(super) struct LostSessions {
     /// Sessions that should reconnect.
     pub(super) reconnecting: Vec<Lost>,
-    /// Sessions that do not reconnect, and whose writes are being settled by logins that open no session of
-    /// the disk.
+    /// Sessions that do not reconnect. Their writes are being settled by logins that open no session of the
+    /// disk.
     pub(super) settling: Vec<Path>,
     /// Sessions that are not needed, until they were logged out or are needed again.
     pub(super) leaving: Vec<Path>,
     /// Sessions that are gone and still registered, because unregistering might have ended a reservation.
     pub(super) still_registered: Vec<Path>,
-    /// Error of the last attempt to settle the writes of a lost session, if it failed.
+    /// Error of the last attempt to make the target drop the writes of a lost session, if the attempt failed.
     pub(super) unsettled: Option<Error>,
-    /// Sessions whose attempts to settle have failed. The attempts are repeated at `settle_next`.
+    /// Sessions whose writes could not be settled. The attempts are repeated at `settle_next`.
     pub(super) given_up: Vec<Lost>,
     pub(super) settle_next: Instant,
     /// When to check again whether a write waits for the sessions in `given_up`.
@@ -54,7 +54,7 @@ impl LostSessions {
         self.reconnecting.iter().find(|lost| why == Why::Lost(isid(lost)))
     }
 
-    /// Removes and returns the lost session that was to reconnect, if a session was opened for that reason.
+    /// Removes and returns the lost session to which `why` refers, if `why` is a reconnect.
     pub(super) fn take(&mut self, why: Why) -> Option<Lost> {
         let at = self.reconnecting.iter().position(|lost| why == Why::Lost(isid(lost)))?;
         Some(self.reconnecting.swap_remove(at))

@@ -21,9 +21,9 @@ impl Supervisor {
     /// reconnect.
     pub(super) fn outlast(&mut self, paths: &Paths, lost: Lost, why: Error) {
         let error = Error::from(Consequence::NotReopened { lost: lost.why().clone(), why });
-        // Requests are refused only if there has been no path for their whole time limit: a session that was
-        // lost later has its own limit. A pause that would end after the limit is not started, so the time may
-        // be shorter by one pause.
+        // Requests are refused only if there has been no path for the whole time limit of this session,
+        // because another session may have been lost later. The time may be shorter by one pause, because a
+        // pause that would end after the limit is not started.
         let patience = lost.path().unit.session().policy().patience;
         if refuse(paths, &error, patience.saturating_sub(self.max_pause())) {
             self.add_note_of(&lost, DiskEvent::RequestsFail { error });

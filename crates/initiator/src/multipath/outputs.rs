@@ -18,9 +18,9 @@ use crate::state::attempt::{Attempted, Ended, Requester, Wakers};
 use crate::state::counters::RequestKind;
 use crate::state::unit_lock::UnitGuard;
 
-/// An attempt that its caller ends, not its session. Either its command was not handed over yet, or its unit
-/// is being confirmed, or the attempt consists of several commands. If the flight is dropped before it ends,
-/// its request is cancelled.
+/// An attempt that its caller ends, not its session: its command was not handed over yet, or its unit is being
+/// confirmed, or the attempt consists of several commands. If the flight is dropped before the attempt ends,
+/// the request is cancelled.
 pub(super) struct Flight {
     paths: Paths,
     attempted: Attempted,
@@ -90,8 +90,8 @@ impl Paths {
         next
     }
 
-    /// Returns whether requests wait for the budget while no request waits in its class. Then the budget, not
-    /// the class, keeps paths idle.
+    /// Returns whether requests wait for the budget while no request waits for its traffic class. Then the
+    /// budget, not the class, keeps paths idle.
     fn is_short_of_memory(&self) -> bool {
         self.budget().has_waiters() && !self.in_class().are_any()
     }
@@ -332,7 +332,7 @@ impl Paths {
             counted.end(kind, len, None);
         }
         if end == End::UnknownCommand && !can_shorten {
-            // The shorter form of the command was already sent.
+            // The shorter form of the command was already sent, so no form is left to try.
             end = End::Refused;
         }
         if end == End::SessionLost {

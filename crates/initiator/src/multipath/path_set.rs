@@ -16,7 +16,7 @@ pub(super) struct PathSet {
     open: SmallVec<[(PathId, Path); 1]>,
     /// Paths that were lost since the supervisor last took them, each with the reason.
     lost: Vec<(Path, Error)>,
-    /// Paths that were lost or removed, and whose writes are unsettled.
+    /// Paths that were lost or removed, and whose writes the target may still execute.
     unsettled: Vec<Path>,
     /// Paths that lead to the unit but whose port does not serve it, since the supervisor last took them,
     /// each with the reason.

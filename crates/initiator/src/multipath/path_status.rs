@@ -45,7 +45,7 @@ pub enum PathState {
     Silent,
     /// Requests use other paths, whose target ports have better [access states](PathStatus::access).
     Standby,
-    /// The path takes no new requests. Its session is logged out when those in flight have ended.
+    /// The path takes no new requests. Its session is logged out when the requests in flight have ended.
     Draining,
     /// The session was lost, and is being reconnected.
     Reconnecting {

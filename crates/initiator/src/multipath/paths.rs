@@ -31,7 +31,8 @@ use crate::unit::retry::{ABORTED_LIMIT, MAX_ATTENTIONS};
 /// The paths to one unit. Clones share the same paths.
 pub(crate) struct Paths(pub(super) Arc<Shared>);
 
-/// The paths, as their supervisor holds them: they are dropped with the last handle of the disk.
+/// Weak reference of the supervisor to the paths, so that the paths are dropped with the last handle of the
+/// disk.
 pub(crate) struct WeakPaths {
     shared: Weak<Shared>,
     remains: Arc<Mutex<Option<Remains>>>,
@@ -60,7 +61,7 @@ pub(super) struct Shared {
     /// Counts of requests as callers see them: a request counts once, even if it is sent again or over two
     /// paths.
     counters: Counters,
-    /// Number of requests that wait in their class.
+    /// Number of requests that wait for their traffic class.
     in_class: Waiters,
     /// Paths that the supervisor must close, set when all handles of the paths are dropped.
     remains: Arc<Mutex<Option<Remains>>>,
@@ -76,9 +77,9 @@ pub(super) struct State {
     pub(super) meter: Meter,
     /// Number of requests of which a second copy was sent.
     pub(super) hedged: u64,
-    /// Boxed, because it lies between fields that each request needs.
+    /// Boxed to keep `State` small: the fields around this one are used by each request.
     pub(super) flushes: Box<FlushWatch>,
-    /// Why the disk has ended; `None` before. Boxed, because it lies between fields that each request needs.
+    /// Why the disk has ended; `None` before. Boxed to keep `State` small, because each request uses `State`.
     end: Option<Box<Error>>,
     /// Whether the supervisor sleeps until there is work.
     pub(super) is_unattended: bool,
@@ -106,8 +107,8 @@ impl WeakPaths {
         self.shared.upgrade().map(Paths)
     }
 
-    /// Takes the remaining paths, which are set once all handles of the paths are dropped. The supervisor's
-    /// attention is notified then.
+    /// Takes the remaining paths, which the last handle of the paths sets when it is dropped. The handle also
+    /// notifies the supervisor.
     pub(super) fn take_remains(&self) -> Option<Remains> {
         self.remains.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -373,7 +374,7 @@ impl Paths {
         }
     }
 
-    /// Returns the counter of the requests that wait in their class.
+    /// Returns the counter of the requests that wait for their traffic class.
     pub(super) fn in_class(&self) -> &Waiters {
         &self.0.in_class
     }

@@ -32,7 +32,7 @@ impl Supervisor {
         }
         // The supervisor tries the other portals meanwhile.
         paths.lock().requests.set_discovers_ports(true);
-        // A check of the unit's identity then does not wait for a port that changes its state.
+        // With other ports, a check of the unit's identity does not wait for a port that changes its state.
         if let Some(expected) = self.expected.get() {
             expected.like.state().lock().identity.transitions.add_other_ports();
         }

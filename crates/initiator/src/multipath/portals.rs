@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// The target names each of many addresses twice.
+    /// A target that names 200,000 addresses, each twice, gives the disk no more than 64 portals.
     #[test]
     fn a_target_may_name_any_number_of_portals_and_64_are_used() {
         const NAMED: usize = 200_000;

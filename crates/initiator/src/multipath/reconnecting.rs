@@ -54,7 +54,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts to settle the writes of a lost session, if its reconnect did not settle them.
+    /// Starts logins that make the target drop the writes of a lost session, if its reconnect did not do so.
     pub(super) fn settle_otherwise(&mut self, lost: Lost) {
         let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
         let span = span_of(lost.path());
@@ -91,7 +91,7 @@ impl Supervisor {
         span_of(lost.path()).in_scope(|| self.report().add_note(note));
     }
 
-    /// Returns the pause between two attempts to settle the sessions in `given_up`.
+    /// Returns the pause between two attempts to settle the writes of the sessions in `given_up`.
     pub(super) fn max_pause(&self) -> Duration {
         self.opener.node.options().advanced.reconnect_pauses.max_pause
     }
@@ -103,8 +103,8 @@ impl Supervisor {
         self.losses.given_up.iter().any(|lost| lost.path().unit.session().is_waited_for())
     }
 
-    /// Retries to settle the sessions in `given_up`, if the retry is due. On an idle disk, retries only if a
-    /// write waits for the sessions; that may be a write of another disk.
+    /// Retries to settle the writes of the sessions in `given_up`, if the retry is due. On an idle disk,
+    /// retries only if a write waits for these writes; that may be a write of another disk.
     pub(super) fn settle_if_due(&mut self) {
         let is_due = !self.losses.given_up.is_empty() && self.losses.settle_next <= Instant::now();
         if is_due && (self.review.pace.is_awake() || self.is_waited_for()) {
@@ -112,15 +112,15 @@ impl Supervisor {
         }
     }
 
-    /// Retries to settle all sessions in `given_up`.
+    /// Retries to settle the writes of all sessions in `given_up`.
     pub(super) fn settle_again(&mut self) {
         for lost in std::mem::take(&mut self.losses.given_up) {
             self.settle_otherwise(lost);
         }
     }
 
-    /// Returns when the sessions in `given_up` are retried. Returns `None` if there are none, or if `is_left`
-    /// holds for none of them and `may_come` is false.
+    /// Returns when to retry to settle the writes of the sessions in `given_up`. Returns `None` if there are
+    /// none, or if `may_come` is false and `is_left` holds for none of them.
     pub(super) fn wait_to_settle(
         &self,
         is_left: impl Fn(&Lost) -> bool,
@@ -131,7 +131,7 @@ impl Supervisor {
         is_wanted.then_some(self.losses.settle_next)
     }
 
-    /// Sets the next attempt to settle to a pause from now.
+    /// Sets the time of the next attempt to settle: one pause from now.
     pub(super) fn settle_later(&mut self) {
         self.losses.settle_next = Instant::now() + self.max_pause();
     }

@@ -50,9 +50,9 @@ impl Lost {
     }
 }
 
-/// Settles the writes of a lost path, if the login that has opened `path` shows that they have ended. That is
-/// so if the login was to the same I_T nexus, of which the portal group is a part (RFC 7143 §4.4.3), and the
-/// target gives its sessions a TSIH. Returns whether all writes are settled.
+/// Settles the writes of a lost path, if the login that has opened `path` shows that they have ended. The
+/// login shows this if it was to the same I_T nexus, which includes the portal group (RFC 7143 §4.4.3), and
+/// if the target gives its sessions a TSIH. Returns whether all writes are settled.
 pub(super) fn settle_by(lost: &Path, path: &Path) -> bool {
     let (old, new) = (lost.unit.session(), path.unit.session());
     let is_same_group = match (old.portal_group(), new.portal_group()) {

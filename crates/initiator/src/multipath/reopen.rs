@@ -141,8 +141,8 @@ impl Opener {
                     .map_err(|why| path.unit.error_of(why))?;
                 path.unit.state().on_size(question, &capacity);
             }
-            // The unit's identity is put in doubt, so the capacity is read before any request is sent over the
-            // path, once the port serves the unit.
+            // The port has not reported the capacity. Therefore the unit's identity is put in doubt: when the
+            // port serves the unit, the capacity is read before any request is sent over the path.
             Err(error) if known.target_port_group_support.is_supported() => {
                 path = path.refused_by_port(error.refusing_port().ok_or(error)?);
                 path.unit.state().add_reason();
@@ -262,8 +262,8 @@ impl Opener {
             last_try,
         };
         let wait = self.report.wait(cause(None), Some(patience));
-        // The session reports the reason of its end before it has handled all consequences. Wait for those
-        // as well.
+        // The session reports the reason of its end before it has handled all consequences, so this waits for
+        // the consequences as well.
         drop(lost.unit.session().closed().await);
         let session = lost.unit.session();
         let ended = LostSession {
@@ -375,7 +375,8 @@ impl Opener {
         let session = self.log_in(portal, Some(key), Some(reached)).await?;
         let path = self.recognize(session, &lost.unit, portal, expected).await?;
         if let Err(error) = path.unit.join_registration().await {
-            // The login has settled the writes of the lost session, even if the new session is not used.
+            // The login may have made the target drop the writes of the lost session, even if the new session
+            // is not used.
             settle_by(lost, &path);
             return Err(error);
         }
@@ -467,7 +468,7 @@ impl Opener {
         let known = expected.like.profile().await?;
         let is_alike = check_block_size(&known.capacity, &profile.capacity);
         is_alike.map_err(|why| unit.error_of(why))?;
-        // Another session may have found another unit since this session queried it.
+        // Another session may have found another unit after this session queried it. `asked_at` shows that.
         let state = old.state().shared_with_another_session(&profile, asked_at);
         if !expected.name.is_reported() {
             check_size(state.known().size(), profile.capacity.bytes())?;

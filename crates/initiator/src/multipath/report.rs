@@ -16,8 +16,8 @@ use crate::multipath::path_status::{PathState, PathStatus};
 
 /// Maximum number of notes in the status. The latest ones are kept.
 const MAX_NOTES: usize = 16;
-/// A wait of this length gets a note, and another one each time its length has doubled. A shorter wait is
-/// reported only while it lasts.
+/// A wait of this length gets a note, and gets another note each time its length has doubled. A shorter
+/// wait is reported only while it lasts.
 const LONG: Duration = Duration::from_secs(10);
 
 /// State of the reports that the paths and the handles of a disk share.
@@ -44,7 +44,7 @@ struct WaitEntry {
     since: Instant,
     limit: Option<Duration>,
     cause: WaitCause,
-    /// The cause as a sentence, by which equal causes are recognized.
+    /// The cause as a sentence. Two waits with the same sentence have the same cause.
     text: String,
     /// Time of the next try to reconnect.
     next_try: Option<Instant>,
@@ -77,7 +77,7 @@ impl Report {
     }
 
     /// Logs something about the disk within its span. If the task already is in a span of this crate, that
-    /// one is kept, because it is more specific.
+    /// span is kept, because it is more specific.
     pub(super) fn log<R>(&self, log: impl FnOnce() -> R) -> R {
         let is_own = |span: &Metadata<'_>| span.target().starts_with(env!("CARGO_CRATE_NAME"));
         if Span::current().metadata().is_some_and(is_own) { log() } else { self.span.in_scope(log) }

@@ -23,8 +23,8 @@ pub(super) struct Request<'a> {
     id: RequestId,
     kind: RequestKind,
     len: u64,
-    /// Set if the task's waker is registered and there was no step then: the next wait need not check the
-    /// inbox, and ends at this time, if any. `None` if the task must check the inbox.
+    /// Set if the task's waker is registered and the inbox had no step then: the next wait does not check
+    /// the inbox, and ends at the inner time, if there is one. `None` if the next wait must check the inbox.
     listens: Option<Option<Instant>>,
     /// The answer to the attempt that has succeeded; `None` before.
     pub(super) answer: Option<Answer>,

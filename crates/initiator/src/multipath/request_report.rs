@@ -121,8 +121,8 @@ mod tests {
         assert!(report.get().waits.is_empty());
     }
 
-    /// While many requests were in flight together with the cause, none is named. The cause is named once it
-    /// was alone.
+    /// While many requests are in flight, the request that ends sessions is unknown, so none is named. It is
+    /// named after a session was lost on which it was alone.
     #[tokio::test(start_paused = true)]
     async fn a_suspect_is_named_once_it_was_alone() {
         let (report, mut request) = request();

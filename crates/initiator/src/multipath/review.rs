@@ -17,7 +17,7 @@ pub(super) struct Review {
     /// unit; `None` if there was none. A later success does not reset it.
     pub(super) refusal: Option<Error>,
     pub(super) pace: ReviewPace,
-    /// Whether data had moved by the last review.
+    /// Whether the last review has found that data moved.
     pub(super) moves: bool,
     pub(super) begun: Instant,
     /// Bytes moved by the time of the last review, `reviewed`.

@@ -42,7 +42,7 @@ pub struct DiskStats {
     /// Number of requests that waited because the limit of requests or bytes in flight of
     /// [`Options`](crate::Options) was reached.
     pub budget_waits: u64,
-    /// Total time of these waits, without those that still last.
+    /// Total time of the waits that `budget_waits` counts, without the waits that still last.
     #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::seconds"))]
     pub budget_wait_time: Duration,
     /// Sessions that exist now, the first one first.

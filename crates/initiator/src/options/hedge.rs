@@ -11,8 +11,9 @@ use crate::options::range::MAX_TIME;
 ///
 /// A request is late when another session would most likely have answered it already. A request is stuck when
 /// it takes much longer than nearly every other request on its own session. A late request is sent again over
-/// a session that is idle, a stuck request over any session that has room. When a request is late or stuck is
-/// measured; the values here are lower limits. To avoid hedged requests, set large values.
+/// a session that is idle, a stuck request over any session that has room. The times after which a request is
+/// late or stuck are measured; the values here are lower limits of these times. To avoid hedged requests, set
+/// large values.
 #[doc(alias("hedging", "failover", "timeout"))]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HedgeOptions {

@@ -4,7 +4,7 @@
 /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout).
 ///
 /// With either choice, the disk ends if further attempts cannot succeed: the target refuses the credentials
-/// seven times over that time, the unit has another size or is another unit, or another host has fenced this
+/// seven times within that time, the unit has another size or is another unit, or another host has fenced this
 /// host off.
 #[doc(alias = "queue_if_no_path")]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -67,7 +67,8 @@ impl Node {
         }
         #[cfg(target_os = "linux")]
         let network = Arc::new(Tcp(socket));
-        // Defines the missing variable, so that this message is the only error of the compiler.
+        // Other systems define `network` too, so that the message of `compile_error!` is the only error of the
+        // compiler.
         #[cfg(not(target_os = "linux"))]
         let network = compile_error!(
             "iscsi-initiator works on Linux only: it needs TCP_INFO and socket options of its kernel"
@@ -172,9 +173,9 @@ impl Node {
         Ok(self.start_with(config, url, key, budget.clone(), reached))
     }
 
-    /// Starts a session under the name of a lost one, to replace it at the target. If the target states its
-    /// portal group, the login must lead to the group of the lost session: in another group, a session of that
-    /// name may be alive.
+    /// Starts a session under the name of a lost session, to replace the lost session at the target. If the
+    /// target states its portal group, the login must lead to the group of the lost session: in another group, a
+    /// session of that name may be alive.
     pub(crate) fn reinstate_at(
         &self,
         url: &Url,
@@ -192,7 +193,7 @@ impl Node {
         Ok(self.start_with(config, url, self.inner.isids.hold(key), budget.clone(), Some(reached)))
     }
 
-    /// Returns the targets that the portal of a URL reports, by a separate session.
+    /// Returns the targets that the portal of a URL reports over a separate session.
     ///
     /// Many targets have other accounts for discovery than for their units, or none. So if the credentials are
     /// refused, discovery is retried once without them, unless the options require the target to authenticate

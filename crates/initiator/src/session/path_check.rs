@@ -158,8 +158,8 @@ impl Node {
         Ok(is_there.then_some(Probe { session, address }))
     }
 
-    /// Returns data for a ping of two full segments. They are random, because compressed data would be shorter
-    /// on the way.
+    /// Returns data for a ping of two full segments. The data are random, so that a link that compresses data
+    /// cannot shorten them.
     fn filling(&self, full: u32) -> Result<Bytes, Error> {
         let mut data = vec![0; 2 * full as usize];
         self.random(&mut data).map_err(|error| CallerCause::Entropy(error.to_string()))?;

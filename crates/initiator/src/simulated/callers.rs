@@ -1,4 +1,4 @@
-//! Tests of which work callers do themselves, and which they leave to the event loop.
+//! Tests of the work that callers do themselves, and of the work that they leave to the event loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -30,8 +30,8 @@ fn addresses(sent: &[u8]) -> Vec<u64> {
     reads.map(|pdu| u64::from_be_bytes(pdu[34..42].try_into().unwrap())).collect()
 }
 
-/// A caller sends its request in its first poll: the event loop has no turn between that poll and the check of
-/// the number of writes.
+/// A caller sends its request when it is first polled: the event loop has no turn between that poll and the
+/// check of the number of writes, so it cannot have sent the request.
 #[tokio::test(start_paused = true)]
 async fn a_lone_request_is_sent_by_its_caller_and_a_further_one_by_the_event_loop() {
     let (network, disk) = disk().await;
@@ -136,7 +136,7 @@ async fn polls(round_trip: Duration, interval: Duration, len: usize) -> u32 {
             tokio::time::sleep(interval).await;
         }
     };
-    // The tuner uses a reading once a second.
+    // The tuner uses one reading per second, so it knows the link after these three seconds.
     read(3).await;
     let before = see(&network, |wire| wire.polls);
     read(5).await;
@@ -202,8 +202,8 @@ async fn a_driver_that_a_panic_has_left_behind_ends_in_order() {
     disk.logout().await.unwrap();
 }
 
-/// The driver of a path is gone, but the path is not removed yet: a request to it is retried over the next
-/// session.
+/// The driver of a path is gone, but the path is not removed yet: a request that was to use this path is sent
+/// over the next session.
 #[tokio::test(start_paused = true)]
 async fn a_request_to_a_driver_that_is_gone_goes_over_the_next_session() {
     let (_network, disk) = disk().await;

@@ -63,7 +63,7 @@ async fn a_slow_flush_ends_also_where_writes_have_all_of_the_budget() {
     let page = Bytes::from_static(&[7; LEN]);
     disk.write_at(0, page.clone()).await.unwrap();
     disk.flush().await.unwrap();
-    // After this write the next flush has data to flush, and is expected to take as long.
+    // After this write the next flush has data to flush, and is expected to take as long as the first flush.
     disk.write_at(0, page.clone()).await.unwrap();
     let mut requests = JoinSet::new();
     for at in 0..6 {
@@ -81,7 +81,7 @@ async fn a_slow_flush_ends_also_where_writes_have_all_of_the_budget() {
 }
 
 /// With TAS of zero, another initiator's reset ends a flush without a status. The flush is the only command, so
-/// the initiator must send another one, at whose end the unit reports the reset.
+/// the initiator must send another command. At the end of that command, the unit reports the reset.
 #[tokio::test(start_paused = true)]
 async fn a_flush_that_another_initiator_has_cleared_does_not_wait_for_its_time_limit() {
     let (disk, target) = slow_disk(Fault::delay(.., VERY_SLOW).times(1)).await;
@@ -98,7 +98,8 @@ async fn a_flush_that_another_initiator_has_cleared_does_not_wait_for_its_time_l
     );
 }
 
-/// Length of a long write, in bytes. In a class of a megabyte per second its parts are sent one after the other.
+/// Length of a long write, in bytes. In a traffic class of a megabyte per second, the parts of the write are
+/// sent one after the other.
 const LONG_WRITE: usize = 2 << 20;
 
 /// The first parts of a write are lost while the write is in flight, and a flush of the same handle reports the

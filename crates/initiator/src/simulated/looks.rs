@@ -12,7 +12,7 @@ const BLOCK: u32 = 512;
 const LATENCY: Duration = Duration::from_millis(75);
 
 /// A poll is due at the moment at which a response makes room for the next command. The command is sent before
-/// the poll, so that the poll sees what the session waits for with it.
+/// the poll. So the poll sees what the session waits for while that command is in flight.
 #[tokio::test(start_paused = true)]
 async fn what_an_answer_lets_out_is_sent_before_it_is_seen_what_is_waited_for() {
     let mut config = TargetConfig::new(TARGET, RamDisk::new(BLOCK, 8192));
@@ -59,8 +59,9 @@ async fn diagnose(disk: &Disk, work: impl Future<Output = ()>) -> Diagnosis {
     session.reading().await.unwrap().diagnose_since(&before)
 }
 
-/// Requests that wait in their class count as held back by the class, not by the source. This holds also at a
-/// rate at which the session is idle between two requests, in either direction, and while the class is paused.
+/// Requests that wait for their traffic class count as held back by the class, not by the source. This holds
+/// also at a rate at which the session is idle between two requests, in either direction, and while the class
+/// is paused.
 #[tokio::test(start_paused = true)]
 async fn what_waits_in_its_class_does_not_wait_for_its_source() {
     for rate in ["2mbit", "4kbit"] {
@@ -83,7 +84,7 @@ async fn what_waits_in_its_class_does_not_wait_for_its_source() {
             );
         });
         assert_eq!(paused.await.foremost().unwrap().limiter, Limiter::Class);
-        // No request waits, so the class is not the reason.
+        // No request waits, so the traffic class is not the reason.
         let idle = diagnose(&disk, tokio::time::sleep(Duration::from_secs(10))).await;
         assert_eq!(idle.foremost().unwrap().limiter, Limiter::Source, "{idle}");
     }

@@ -66,7 +66,7 @@ impl Rig {
 }
 
 /// Responses that have arrived are read before requests are sent, so that one system call sends a quarter of the
-/// requests while the target has the others.
+/// requests while the target executes the others.
 #[tokio::test(start_paused = true)]
 async fn answers_that_are_there_are_taken_before_requests_are_sent() {
     let rig = Rig::start().await;

@@ -1,5 +1,5 @@
-//! Tests of requests of several commands, one of which fails or is refused by its class: the commands in flight
-//! run to their ends.
+//! Tests of requests of several commands, one of which fails or is refused by its traffic class: the commands
+//! in flight run to their ends.
 
 use iscsi_shaper::Class;
 use iscsi_testkit::disk::Cache;
@@ -98,7 +98,8 @@ async fn a_request_that_fails_in_one_part_aborts_no_other_one_and_is_no_loss() {
     }
 }
 
-/// Sends a write of several parts in a class of a megabyte per second, and closes the class after `time`.
+/// Sends a write of several parts in a traffic class of a megabyte per second, and closes the class after
+/// `time`.
 async fn closed_after(time: Duration, is_paused: bool, is_reset: bool) -> Rig {
     let shaper = Shaper::new(Class::new("8mbit".parse().unwrap())).unwrap();
     let class = shaper.traffic_class(shaper.default_class());
@@ -120,8 +121,8 @@ async fn closed_after(time: Duration, is_paused: bool, is_reset: bool) -> Rig {
     rig
 }
 
-/// A class that is closed refuses the parts that wait and aborts no part in flight. A part passes the class
-/// every 50 ms, and most responses take 600 ms.
+/// A traffic class that is closed refuses the parts that wait and aborts no part in flight. A part passes the
+/// class every 50 ms, and most responses take 600 ms.
 #[tokio::test(start_paused = true)]
 async fn a_class_that_is_closed_refuses_what_waits_and_aborts_nothing_that_was_sent() {
     for (millis, is_paused) in (60..400).step_by(40).flat_map(|time| [(time, false), (time, true)])
@@ -135,8 +136,8 @@ async fn a_class_that_is_closed_refuses_what_waits_and_aborts_nothing_that_was_s
     }
 }
 
-/// The class of a write is closed while parts of the write are in flight, and a response reports a reset. The
-/// next flush returns the loss.
+/// The traffic class of a write is closed while parts of the write are in flight, and a response reports a
+/// reset. The next flush returns the loss.
 #[tokio::test(start_paused = true)]
 async fn a_reset_that_is_reported_while_a_write_ends_is_a_loss() {
     let rig = closed_after(Duration::from_millis(220), false, true).await;

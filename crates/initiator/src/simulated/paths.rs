@@ -167,7 +167,7 @@ async fn a_retry_after_a_unit_attention_counts_as_no_error() {
     assert_eq!((each[0].requests(), each[0].errors(), rig.paths.retries()), (1, 0, 3));
 }
 
-/// A retry counts even if the path that refused the command is gone by then.
+/// A retry counts even if the path that refused the command was removed before the retry.
 #[tokio::test(start_paused = true)]
 async fn a_retry_counts_when_its_path_is_gone() {
     let busy = Fault::busy(.., 8).on_access(Access::Read);
@@ -251,7 +251,7 @@ async fn a_closed_path_is_removed_once_it_has_ended_its_requests() {
     }
 }
 
-/// A caller may keep a request without polling it: the path is free once the command has ended.
+/// A caller may keep a request without polling it: the closed path can be removed when the command has ended.
 #[tokio::test(start_paused = true)]
 async fn a_closed_path_waits_for_no_caller() {
     let rig = Rig::new(2, []).await;
@@ -308,7 +308,7 @@ async fn a_closed_path_stays_until_the_unit_has_finished_with_what_was_cancelled
     assert!(rig.paths.is_settled());
 }
 
-/// A request that waits for a path does not count as in flight on it. The unit's identity is checked again once
+/// A request that waits for a path does not count as in flight on it. The unit's identity is checked again when
 /// there is a path.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_path_takes_no_place_on_it() {
@@ -332,8 +332,8 @@ async fn who_waits_for_a_path_takes_no_place_on_it() {
     assert_eq!(rig.in_flight(), (0, 0));
 }
 
-/// A late request is sent also over another path that joins meanwhile, although its caller had set no timer for
-/// that.
+/// A late request is also sent over a path that joins after the request was sent, although its caller had set
+/// no timer for a second copy.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_was_sent_while_there_was_one_path_is_hedged() {
     let rig = Rig::new(2, []).await;
@@ -349,14 +349,14 @@ async fn a_request_that_was_sent_while_there_was_one_path_is_hedged() {
     assert_eq!((rig.paths.hedged(), rig.paths.open().len()), (1, 2));
 }
 
-/// Creates a class without a limit.
+/// Creates a traffic class without a limit.
 fn class() -> (Shaper, TrafficClass) {
     let shaper = Shaper::new(Class::new(RateLimit::Unlimited)).unwrap();
     let class = shaper.traffic_class(shaper.default_class());
     (shaper, class)
 }
 
-/// Opens two paths whose requests wait for a class.
+/// Opens two paths whose requests wait for a traffic class.
 async fn shaped(class: &TrafficClass) -> Rig {
     let policy = Options::default().with_class(Some(class.clone())).policy(Some(PATIENCE));
     Rig::with(2, [], policy, Budget::new(1024, 64 << 20)).await
@@ -380,8 +380,8 @@ async fn a_second_copy_pays_its_class_as_well() {
     assert_eq!(sent.bytes, 2 * LEN as u64);
 }
 
-/// Each attempt takes its bytes from the class. The first attempt receives no response, so its bytes are
-/// returned to the class.
+/// Each attempt takes its bytes from the traffic class. The first attempt receives no response, so its bytes
+/// are returned to the class.
 #[tokio::test(start_paused = true)]
 async fn each_attempt_pays_and_a_read_that_fails_has_moved_nothing() {
     let (shaper, class) = class();
@@ -396,7 +396,7 @@ async fn each_attempt_pays_and_a_read_that_fails_has_moved_nothing() {
 }
 
 /// Requests that wait for memory do not make the paths count as busy, if the requests that hold the memory wait
-/// in their class.
+/// for their traffic class.
 #[tokio::test(start_paused = true)]
 async fn paths_are_not_busy_with_what_a_class_holds_back() {
     let shaper = Shaper::new(Class::new("1kbit".parse().unwrap())).unwrap();

@@ -137,8 +137,8 @@ async fn write_parts(disk: &Disk, parts: Range<u8>, seed: u8) -> Result<(), Erro
     writes.join_all().await.into_iter().collect()
 }
 
-/// The copies of writes that the other path has completed are aborted, so their blocks are free as soon as the
-/// path responds.
+/// Writes that one path has completed also have copies in flight on a path that is held up. The copies are
+/// aborted, so their blocks are free when that path responds.
 #[tokio::test(start_paused = true)]
 async fn the_losing_copy_of_a_write_is_aborted() {
     let rig = Rig::start([1, 1]).await;
@@ -202,8 +202,8 @@ async fn a_logout_says_what_it_could_not_settle() {
     assert_eq!(again.to_string(), error.to_string());
 }
 
-/// Writes to blocks with unsettled writes of a lost session wait until a login with the ISID of that session,
-/// to the same portal group, settles these. Elapsed time does not settle them.
+/// Writes to blocks with unsettled writes of a lost session wait until a login with the ISID of that session, to
+/// the same portal group, settles the unsettled writes. Elapsed time does not settle them.
 #[tokio::test(start_paused = true)]
 async fn newer_data_waits_until_a_lost_session_is_reinstated() {
     let rig = Rig::start([1, 1]).await;
@@ -241,8 +241,8 @@ async fn a_dark_portal_costs_its_head_start() {
     rig.disk.logout().await.unwrap();
 }
 
-/// A session that has reconnected over another portal is replaced by a session over its own portal, once that
-/// portal responds. No request in flight is lost by the replacement.
+/// A session that has reconnected over another portal is replaced by a session over its own portal when that
+/// portal responds. The replacement loses no request in flight.
 #[tokio::test(start_paused = true)]
 async fn sessions_are_spread_over_the_portals_again() {
     let rig = Rig::start([1, 1]).await;
@@ -385,8 +385,8 @@ async fn later_writes_stand(network: &Simulated, medium: &RamDisk, later: Disk) 
     later.logout().await.unwrap();
 }
 
-/// A disk has ended with unsettled writes, and another disk is opened when no disk has the unit any more. The
-/// ranges have stayed locked, and are settled when a write waits for them.
+/// A disk has ended with unsettled writes, and another disk of the unit is opened after all others have ended.
+/// The ranges have stayed locked, and are settled when a write waits for them.
 #[tokio::test(start_paused = true)]
 async fn what_a_disk_has_left_is_settled_for_one_that_comes_later() {
     for (is_dropped, portal_group) in [(false, 1), (true, 1), (true, 0)] {
@@ -419,7 +419,7 @@ async fn what_a_disk_has_left_is_settled_for_one_of_a_session() {
     later_writes_stand(&network, &medium, later).await;
 }
 
-/// No disk can be opened any more, so unsettled writes are left to the target.
+/// When no further disk can be opened, no task continues to settle the writes of the last disk.
 #[tokio::test(start_paused = true)]
 async fn what_nobody_can_wait_for_is_not_kept() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -485,9 +485,9 @@ async fn set_carrier_aside<'a>(network: &'a Simulated, disk: &Disk) -> &'a Porta
     carrier
 }
 
-/// A session is set aside, since its port does not serve the unit any more, while a write that the target
-/// executes late is in flight on it. The caller drops the write, and the abort does not arrive. The logout of
-/// the disk then waits until the session is settled, or returns an error.
+/// A session is set aside because its port does not serve the unit any more. A write that the target executes
+/// late is in flight on it. The caller drops the write, and the abort does not arrive. The logout of the disk
+/// then waits until the writes of the session are settled, or returns an error.
 #[tokio::test(start_paused = true)]
 async fn a_logout_waits_for_a_session_that_is_let_go() {
     for is_back in [true, false] {

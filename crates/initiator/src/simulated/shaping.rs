@@ -49,8 +49,8 @@ async fn write_for(disk: &Disk, offset: u64, time: Duration) -> u64 {
     writers.join_all().await.iter().sum()
 }
 
-/// A query takes from its class the bytes that its response has: here one run of blocks, although the buffer has
-/// room for thousands.
+/// A query of extents takes from its traffic class the bytes of its response: here one run of blocks, although
+/// the buffer has room for thousands.
 #[tokio::test(start_paused = true)]
 async fn a_question_pays_for_what_its_answer_brings() {
     let shaper = shaper();

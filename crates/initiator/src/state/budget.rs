@@ -42,7 +42,7 @@ struct State {
     waited: Duration,
 }
 
-/// A request that waits for room.
+/// A request that waits for room in the budget.
 #[derive(Debug)]
 struct Waiting {
     /// Number of requests that had to wait before this one.
@@ -59,7 +59,7 @@ pub(crate) struct Permit {
     bytes: u64,
 }
 
-/// A place in one of the queues.
+/// The place of a request in one of the queues, while the request waits.
 struct Place<'a> {
     budget: &'a Budget,
     granted: oneshot::Receiver<Permit>,
@@ -238,7 +238,7 @@ impl State {
     }
 
     /// Removes requests that have given up, if they are more than half of a queue. `others` is the number of
-    /// requests that still wait.
+    /// requests that still wait for room.
     fn tidy(&mut self, others: usize) {
         for queue in [&mut self.with_bytes, &mut self.without_bytes] {
             if queue.len() > 2 * others {
@@ -382,7 +382,8 @@ mod tests {
         assert!(write.await.is_ok());
     }
 
-    /// If there is room for a request that needs bytes, a later request that needs none does not overtake it.
+    /// If the budget has room for a request that needs bytes, a later request that needs no bytes does not
+    /// overtake it.
     #[tokio::test]
     async fn what_needs_no_bytes_keeps_its_place_where_there_is_room_for_all() {
         let budget = Budget::new(1, 100);
@@ -399,7 +400,7 @@ mod tests {
         assert!(next.await.is_ok());
     }
 
-    /// A request that has received room counts as waiting until it is polled again.
+    /// A request that has received room in the budget counts as waiting until it is polled again.
     #[tokio::test]
     async fn who_has_room_and_has_not_gone_on_is_waited_for() {
         let budget = Budget::new(1, 100);

@@ -222,7 +222,7 @@ impl Counted {
         self.noted.push(End { kind, bytes, time });
     }
 
-    /// Counts that a request is not in flight, without a result.
+    /// Removes a request from those in flight, and counts no result.
     pub(crate) const fn give_up(&mut self, bytes: u64) {
         self.requests_in_flight -= 1;
         self.bytes_in_flight -= bytes;

@@ -72,7 +72,7 @@ impl SharedFencing {
     }
 
     /// Returns whether the unit may still have a registration by the key, for an open session of the disk or
-    /// one that is gone.
+    /// for a session that has ended.
     pub(crate) fn may_be_left(&self) -> bool {
         self.with(|fencing| fencing.may_be_left())
     }

@@ -53,7 +53,7 @@ impl Flushing {
         step
     }
 
-    /// Returns the latest time of the next poll.
+    /// Returns the time at which the next poll is due even if nothing happens before.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.flushes.owner().poll_timeout(self.id).map(Instant::from_std)
     }

@@ -130,7 +130,8 @@ mod tests {
         assert!((0..=u16::MAX).any(|_| isids.hold_next().unwrap().key.isid == taken));
     }
 
-    /// After the limit was returned for another process, no ISID beyond the limit is used.
+    /// After the limit of ISIDs was reported for another process, this process uses no ISID beyond the
+    /// limit.
     #[test]
     fn once_another_process_was_told_there_are_no_others() {
         let isids = Isids::new([1, 2, 3]);

@@ -206,8 +206,8 @@ mod tests {
         assert_eq!((endless.count(), endless.sum()), (2, Duration::MAX));
     }
 
-    /// The last bucket of the earlier snapshot's array is not subtracted from the buckets of longer
-    /// durations.
+    /// The difference of two snapshots keeps the durations that are longer than all durations of the earlier
+    /// snapshot.
     #[test]
     fn a_difference_keeps_what_took_longer_than_anything_before() {
         let longest = (11..40).map(|power| (1 << power) - 1);

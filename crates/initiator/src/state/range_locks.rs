@@ -34,7 +34,8 @@ struct Turn {
     is_claimed: bool,
 }
 
-/// A locked range, until this value is dropped. A range in doubt stays locked after that.
+/// A locked range, until this value is dropped. If the target may still execute a write of the range, the
+/// range stays locked after the drop.
 #[derive(Debug)]
 pub(crate) struct RangeGuard {
     shared: Arc<Shared>,
@@ -45,7 +46,8 @@ pub(crate) struct RangeGuard {
 /// in flight. After it is lost, these are the writes that were in flight, until the target is known to have
 /// finished with them.
 ///
-/// Another session may send the same data to such a range again. Every other write to the range must wait.
+/// Another session may send the same data to the range of such a write again. Every other write to the range
+/// must wait.
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled {
     writes: AtomicUsize,
@@ -133,8 +135,8 @@ impl RangeLocks {
     pub(crate) async fn take(&self, range: Range<u64>) -> RangeGuard {
         let shared = Arc::clone(&self.0);
         let (id, admission) = {
-            // Both steps under one lock: otherwise a range that is released in between would not wake this
-            // waiter.
+            // Both steps need the same lock: if a range were released between the steps, this waiter would
+            // not be woken.
             let mut line = self.0.lock();
             let (id, is_taken) = line.ranges.take(range);
             if is_taken {
@@ -145,7 +147,8 @@ impl RangeLocks {
             (id, admitted)
         };
         let turn = Turn { shared, id, is_claimed: false };
-        // The sender stays in the queue as long as `turn` exists, so the result is always a wake-up.
+        // The result is dropped because it cannot be an error: the sender stays in the queue as long as
+        // `turn` exists.
         drop(admission.await);
         turn.claim()
     }
@@ -248,8 +251,8 @@ mod tests {
         assert!(taken().is_some());
     }
 
-    /// If two lost sessions were writing a range, both must be settled. The range stays locked if no value is
-    /// left that could settle them.
+    /// If two lost sessions were writing a range, both must be settled. If the values that could settle them
+    /// are dropped first, the range stays locked.
     #[test]
     fn what_nobody_settles_stays_taken() {
         let extents = RangeLocks::default();

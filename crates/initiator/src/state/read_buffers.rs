@@ -16,8 +16,8 @@ use crate::state::budget::Budget;
 const MIN_LEN: usize = 128 << 10;
 
 /// The buffers that are ready for reuse. A returned buffer is freed if the budget has no room for it in
-/// addition to these, or if the pool is not kept. The pool is only kept if a supervisor frees it when it is
-/// not used for a while.
+/// addition to these. It is also freed while the pool is not kept: a pool is kept only if a supervisor frees
+/// its buffers when they are not used for a while.
 #[derive(Debug)]
 pub(crate) struct ReadBuffers {
     budget: Budget,
@@ -162,7 +162,7 @@ mod tests {
         drop(under_way);
     }
 
-    /// After `give_back`, a returned buffer is freed, until `keep` is called again.
+    /// After `give_back`, the pool frees returned buffers, until `keep` is called again.
     #[test]
     fn nothing_is_kept_while_nobody_would_give_it_back() {
         let buffers = buffers();

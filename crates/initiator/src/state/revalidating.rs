@@ -26,7 +26,7 @@ struct Owner {
     waiting: Vec<(WaiterId, oneshot::Sender<Answer>)>,
 }
 
-/// A caller that waits, until this value is dropped.
+/// A caller that waits for a revalidation, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     revalidating: Arc<Revalidating>,
@@ -34,8 +34,8 @@ pub(crate) struct Waiter {
     answer: oneshot::Receiver<Answer>,
 }
 
-/// The caller that polls the revalidation for all callers, until none waits. If it is dropped earlier, the
-/// others receive the error that the session has ended.
+/// The caller that polls the revalidation on behalf of all callers, until no caller waits. If this caller
+/// is dropped earlier, the other callers receive the error that the session has ended.
 #[derive(Debug)]
 pub(crate) struct Asker {
     revalidating: Arc<Revalidating>,
@@ -108,7 +108,7 @@ impl Asker {
         step
     }
 
-    /// Returns the latest time of the next poll.
+    /// Returns the time at which the next poll is due even if nothing happens before.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.revalidating.lock().revalidations.poll_timeout(self.path).map(Instant::from_std)
     }
@@ -119,7 +119,7 @@ impl Asker {
 
     pub(crate) fn answer(&self, waiter: WaiterId, answer: Answer) {
         let sender = self.revalidating.lock().take(waiter);
-        // The caller may have stopped waiting meanwhile.
+        // The caller may have stopped waiting meanwhile, so an error of the send is ignored.
         drop(sender.map(|sender| sender.send(answer)));
     }
 }

@@ -101,7 +101,7 @@ impl UnitLock {
 
     /// Begins a command of this path.
     pub(crate) fn begin_command(&self, path: PathId) -> Begun {
-        // Beginning a command changes none of the copied values.
+        // Beginning a command changes none of the copied values, so they need no update.
         self.lock().locked.unit.begin_command(path)
     }
 

@@ -91,8 +91,8 @@ impl UnitState {
         self.lock().durability.on_write(self.path, begun.epoch);
     }
 
-    /// Ends a command that has ended with GOOD, once no reason is left to confirm the unit that has executed
-    /// it. Returns whether that was the known unit.
+    /// Ends a command with status GOOD, when no reason is left to confirm the unit that has executed it.
+    /// Returns whether that was the known unit.
     pub(crate) fn end_with_good(&self, begun: &Begun, means: GoodEnd) -> bool {
         self.lock().end_with_good(self.path, begun, means)
     }
@@ -186,7 +186,8 @@ impl UnitState {
         profile: &Profile,
         asked_at: SharedReasons,
     ) -> Self {
-        // The write cache may have been switched on since the unit was first queried.
+        // The write cache may have been switched on after the unit was first queried, so that a reset can
+        // lose writes.
         if profile.write_cache != Some(false) {
             self.lock().durability.on_cache();
         }
@@ -226,10 +227,10 @@ impl Drop for UnitState {
 pub(crate) struct CommandTerms {
     /// Whether the command is SYNCHRONIZE CACHE.
     pub(crate) synchronizes_cache: bool,
-    /// Whether the known unit must execute the command. While the unit may be another one, such a command is
-    /// not sent, and a GOOD status for it does not count.
+    /// Whether the known unit must execute the command. While the unit may be another one, the command is not
+    /// sent, and a GOOD status for it does not count.
     pub(crate) is_for_known_unit: bool,
-    /// Whether GOOD only counts once all earlier reports of the unit, over all connections, have been
+    /// Whether GOOD counts only after all earlier reports of the unit, over all connections, have been
     /// received.
     pub(crate) wants_proof: bool,
     /// Meaning for durability if the known unit has ended the command with GOOD.
@@ -265,7 +266,7 @@ pub(crate) struct Listener {
     terms: CommandTerms,
     /// State of the unit when the command was handed to the session; `None` before, and after its end.
     begun: Option<Begun>,
-    /// Report for an attempt of a disk's request; `None` once it was made.
+    /// Report for an attempt of a disk's request; `None` after the report was made.
     report: Option<AttemptReport>,
 }
 
@@ -384,15 +385,15 @@ impl Listener {
 
     /// Returns whether this end reports that the registrations of this initiator were removed.
     fn is_preempted(&self, result: &Result<Completion, TaskError>) -> bool {
-        // If they were removed, commands that are not sent yet are withdrawn, and fail with
+        // If the registrations were removed, commands that are not sent yet are withdrawn, and fail with
         // [`UnitCause::Preempted`].
         let attention = result.as_ref().ok().and_then(attention_of);
         let membership = &self.unit.membership;
         attention.is_some_and(|it| membership.on_unit_attention(it.additional))
     }
 
-    /// Updates the unit's state by the end of a command, and by its consequences if the known unit has
-    /// executed it.
+    /// Updates the unit's state with the end of a command. If the known unit has executed the command,
+    /// updates the state with the consequences too.
     fn judge(
         &self,
         known: &mut UnitGuard<'_>,

@@ -171,7 +171,8 @@ impl LogicalUnit {
                 let command = || transfer.command(self.lun);
                 let permit = Arc::clone(&permit);
                 let sent = self.send(command, permit, extent, certainty).await;
-                // Passed by value: if its parts were borrowed here, the future would keep room for them.
+                // `sent` is passed by value: if its parts were borrowed here, the future would keep room for
+                // them.
                 if let Some(ended) = self.conclude(transfer, sent) {
                     return ended;
                 }
@@ -230,8 +231,8 @@ impl LogicalUnit {
         Certainty { terms, membership: is_for_known_unit && cdb.accesses_blocks() }
     }
 
-    /// Sends a command once it is certain which unit receives it. After success it also reports whether that was
-    /// still certain at the end.
+    /// Sends a command when it is certain which unit receives it. After success, the result also says whether
+    /// that was still certain when the command ended.
     #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
     fn send<'a>(
         &'a self,
@@ -295,7 +296,7 @@ impl LogicalUnit {
     /// Returns a future to await before a transfer is handed over, which checks the unit's identity; `None` if
     /// the unit is known.
     pub(crate) fn recognition_for(&self, transfer: &Transfer) -> Option<Recognition> {
-        // Checked first, as it is nearly always `None`.
+        // Checked first, because it is nearly always `None`.
         let recognition = self.recognition()?;
         self.certainty_of(transfer).terms.is_for_known_unit.then_some(recognition)
     }
@@ -326,7 +327,7 @@ impl LogicalUnit {
     }
 
     /// Returns the error of a command, or the reason that the unit gives after a reservation conflict. Boxed,
-    /// since few commands fail.
+    /// because few commands fail.
     pub(crate) fn explain(
         &self,
         transfer: &Transfer,

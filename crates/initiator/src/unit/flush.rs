@@ -22,7 +22,7 @@ use crate::unit::probe;
 use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
 
-/// Separate budget in bytes for MODE SENSE during a flush, since requests may hold the whole budget of the
+/// Separate budget in bytes for MODE SENSE during a flush, because requests may hold the whole budget of the
 /// session.
 const QUESTION_BYTES: usize = 1 << 10;
 
@@ -132,8 +132,8 @@ async fn run(
             Step::AwaitCommands(path, number) => {
                 let state = Arc::clone(&questions.unit_of(path).state);
                 let heard = by(flushing.poll_timeout(), state.ended_before(number)).await;
-                // If the time limit has passed, the next poll gives these commands up. Other tasks that wait
-                // for them are woken after it.
+                // If the time limit has passed, the next poll gives up these commands. The tasks that wait for
+                // these commands are woken after that poll.
                 given_up = heard.is_none().then_some(state);
             }
             Step::Wait => {

@@ -90,8 +90,8 @@ pub(super) fn name_within_a_session(profile: &Profile) -> UnitName {
     reported_name(profile).unwrap_or_else(|| UnitName::Model(model(profile)))
 }
 
-/// Returns the error of a session over `portal` that leads to another unit, or for which it is unknown whether
-/// it leads to the named one.
+/// Returns the error of a session over `portal` that leads to another unit than `name`, or for which the unit is
+/// unknown.
 pub(crate) fn mismatch_error(mismatch: Mismatch, name: &UnitName, portal: String) -> Error {
     let expected = name.to_string();
     match mismatch {

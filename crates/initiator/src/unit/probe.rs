@@ -35,7 +35,7 @@ impl LogicalUnit {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if it is not a block device, or as
     /// [`execute`](Self::execute).
     pub async fn profile(&self) -> Result<Arc<Profile>, Error> {
-        // Boxed, since every read and write asks for the profile and few have to wait for it.
+        // Boxed, because every read and write asks for the profile and few have to wait for it.
         let ask = async || probe(self).await.map(Arc::new);
         self.state().profile.get_or_try_init(ask).await.cloned()
     }
@@ -153,9 +153,9 @@ pub(crate) async fn capacity_now(unit: &LogicalUnit, before: &Capacity) -> Resul
     Ok(short_capacity_now(before, unit.read_capacity_10().await?))
 }
 
-/// Returns the capacity of a unit, by the results of READ CAPACITY (16) and (10). If the unit has more blocks
-/// than READ CAPACITY (10) can count, a missing long result is an error: a part of the capacity must not pass
-/// for the whole.
+/// Returns the capacity of a unit from the results of READ CAPACITY (16) and (10). If the unit has more blocks
+/// than READ CAPACITY (10) can count, a missing long result is an error: a part of the capacity must not be
+/// taken for the whole capacity.
 fn better_of(
     long: Result<ReadCapacity16, Error>,
     short: Result<ReadCapacity10, Error>,

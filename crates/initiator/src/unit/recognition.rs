@@ -44,9 +44,9 @@ impl LogicalUnit {
         self.state().needs_revalidation().then(|| self.recognize())
     }
 
-    /// Waits until it is certain that the session leads to the known unit, by everything that the unit may have
-    /// reported so far on any connection. The connections of a session have no common order: the response of
-    /// another unit may arrive over one connection before the unit attention arrives over another.
+    /// Waits until it is certain that the session leads to the known unit, whatever the unit may have reported
+    /// so far on any connection. The connections of a session have no common order: the response of another
+    /// unit may arrive over one connection before the unit attention arrives over another.
     ///
     /// # Errors
     /// As [`confirm`](Self::confirm).
@@ -92,9 +92,9 @@ impl LogicalUnit {
         })
     }
 
-    /// Checks the unit's identity. The future is boxed, since few requests wait for it, and since the commands
-    /// of the check use the same functions. One task sends them on behalf of all callers, so that a caller that
-    /// does not poll its request delays no other.
+    /// Checks the unit's identity. The future is boxed, because few requests wait for it, and because the
+    /// commands of the check use the same functions. One task sends the commands on behalf of all callers, so
+    /// that a caller that does not poll its request delays no other.
     fn recognize(&self) -> Recognition {
         let unit = self.clone();
         Box::pin(async move {

@@ -19,7 +19,7 @@ fn error(text: &str) -> UrlError {
     Url::parse(text).unwrap_err()
 }
 
-/// Returns the CHAP credentials of a URL in a form that can be compared. Of a secret, it has only the length.
+/// Returns the user of a URL, and the length of its password.
 fn credentials(text: &str) -> (Option<String>, Option<usize>) {
     let url = parse(text);
     (url.user, url.password.map(|secret| secret.len()))
@@ -131,7 +131,7 @@ fn nothing_shows_a_password() {
     }
 }
 
-/// The error names the character that may have split a password, and the escape to write instead.
+/// If a character may have split a password, the error names the character and the escape to write instead.
 #[test]
 fn characters_that_end_a_password_are_told_of() {
     assert_eq!(error("iscsi://me:hunt?er22@host"), UrlError::AtBehindQuestionMark);

@@ -8,8 +8,9 @@ use iscsi_testkit::pdus::{self, Template};
 use crate::row::{Job, Row};
 
 /// Maximum number of bytes that a target may send if it reads no answers: those that fill the socket buffers of
-/// both sides, and those whose answers wait in the initiator, up to its limit. To wishes to negotiate, the
-/// initiator keeps only one answer; there the time limit ends the flood before this number is reached.
+/// both sides, and those whose answers wait in the initiator, up to its limit. If the PDUs request a
+/// negotiation, the initiator keeps only one answer, and the time limit ends the flood before this number is
+/// reached.
 const KEPT: u64 = 24 << 20;
 
 /// Returns a test case that sends the same PDU repeatedly, in place of the first response to a write.
@@ -46,8 +47,8 @@ pub(crate) fn rows() -> Vec<Row> {
         flood("events", false, || pdus::async_message().event(99))
             .impatient()
             .ends(Fault::Network, late),
-        // One Text Request answers all of these messages. The target does not respond to it, so no second
-        // one follows.
+        // One Text Request answers all of these messages. The target does not respond to that request, so the
+        // initiator sends no second one.
         flood("the wish to negotiate", true, || {
             pdus::async_message().event(4).parameters([0, 0, 3])
         })

@@ -166,7 +166,8 @@ impl Wire {
                 return Ok(());
             }
             if self.flood.is_some() {
-                // Fast enough to fill any memory, but slow enough for other tests on the machine.
+                // With this pause, the flood is fast enough to fill any memory, and slow enough for other tests on
+                // the machine.
                 tokio::time::sleep(PAUSE).await;
             }
             let deaf = self.flood.as_ref().is_some_and(|flood| flood.deaf);

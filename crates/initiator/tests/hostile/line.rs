@@ -48,7 +48,7 @@ pub(crate) struct Flood {
     pub(crate) deaf: bool,
 }
 
-/// The fault of the connection.
+/// What happens to the connection after the PDU.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fate {
     GoesOn,

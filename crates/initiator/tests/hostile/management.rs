@@ -18,7 +18,7 @@ pub(crate) fn rows() -> Vec<Row> {
 fn abort(name: &'static str, act: impl LieFn) -> Row {
     Row::new(Job::Abort, name)
         .on_send(Opcode::ScsiResponse, 0, |pdu, line| {
-            // As if the response had never been sent: another PDU takes its StatSN.
+            // Another PDU takes the StatSN of the response, as if the response had never been sent.
             pdu.header[0] = Opcode::AsyncMessage as u8;
             *pdu = line.numbered(pdus::async_message().event(99));
         })

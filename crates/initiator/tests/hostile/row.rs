@@ -59,7 +59,7 @@ pub(crate) struct Place {
     /// Whether the PDUs are the target's; otherwise they are the initiator's.
     pub(crate) from_target: bool,
     pub(crate) opcode: Opcode,
-    /// If set, only PDUs that belong to such a command; `None` for PDUs of any command.
+    /// If set, only PDUs that belong to a command with these fields; `None` for PDUs of any command.
     pub(crate) cdb: Option<Asked>,
     /// Index of the first PDU, counted from 0 among the PDUs with this operation code.
     pub(crate) first: u32,
@@ -151,7 +151,7 @@ impl Row {
         self.lie(Place { from_target: false, opcode, cdb: None, first: 0, count: u32::MAX }, act)
     }
 
-    /// Adds a wrong answer: the Data-In of each such command passes through `act`.
+    /// Adds a wrong answer: each Data-In of a command with the fields `asked` passes through `act`.
     pub(crate) fn answers(self, asked: Asked, act: impl LieFn) -> Self {
         let (opcode, cdb) = (Opcode::DataIn, Some(asked));
         self.lie(Place { from_target: true, opcode, cdb, first: 0, count: u32::MAX }, act)

@@ -240,7 +240,8 @@ async fn a_disk_opens_through_the_port_that_serves_it() {
         write_all(&disk, 3).await;
         assert_holds(&array, 3);
         assert_eq!(array.moved(0), 0, "nothing is sent to a port that is known to refuse it");
-        // The disk uses the other port once only that port serves the unit.
+        // When both sessions are open, the port that served the unit stops serving it, and the disk uses the
+        // other port.
         until(|| disk.sessions().len() == 2).await;
         array.groups.set_state(1, AccessState::ActiveOptimized);
         array.groups.set_state(2, refusing);
@@ -252,7 +253,7 @@ async fn a_disk_opens_through_the_port_that_serves_it() {
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
 }
 
-/// LIO 6.1 refuses commands with INVALID FIELD IN CDB at such a port. A flush then uses another port.
+/// LIO 6.1 refuses commands through an offline port with INVALID FIELD IN CDB. A flush then uses another port.
 #[tokio::test]
 async fn a_flush_that_a_port_refuses_senselessly_goes_to_another_one() {
     let array = Array::start([AccessState::ActiveOptimized; 2]).await;
@@ -337,8 +338,8 @@ async fn groups_are_read_and_set_by_those_who_ask() {
     assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
 }
 
-/// TPG-15: a command sent directly to a unit waits up to the time that, by the array's report, a transition may
-/// take. Here the commands that open a disk wait, because both ports are in transition for 1.5 s.
+/// TPG-15: a command sent directly to a unit waits up to the time that the array reports for a transition. Here
+/// the commands that open a disk wait, because both ports are in transition for 1.5 s.
 #[tokio::test]
 async fn a_transition_is_waited_for() {
     let array = Array::start([AccessState::Transitioning; 2]).await;
@@ -352,7 +353,7 @@ async fn a_transition_is_waited_for() {
     assert_holds(&array, 8);
 }
 
-/// All sessions but one move to the port that serves the unit better.
+/// All sessions except one move to the port that serves the unit better.
 #[tokio::test]
 async fn sessions_move_to_the_better_port() {
     let array = Array::start([AccessState::ActiveNonOptimized, AccessState::ActiveOptimized]).await;
@@ -387,7 +388,7 @@ async fn sessions_move_to_the_better_port() {
     }
 }
 
-/// With `portals=auto`, the target's own list adds the other port.
+/// With `portals=auto`, the list of portals that the target reports adds its other port to the disk.
 #[tokio::test]
 async fn all_portals_that_the_target_names_are_ways_to_the_unit() {
     let array = Array::start([AccessState::ActiveOptimized; 2]).await;

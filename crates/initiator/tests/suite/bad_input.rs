@@ -114,7 +114,7 @@ async fn a_unit_in_any_form() {
     }
 }
 
-/// If the target does not list its units, the error still names the unknown unit as requested.
+/// If the target does not list its units, the error still names the number of the unknown unit.
 #[tokio::test]
 async fn no_such_unit_and_no_list() {
     let rig = Rig::start(512, 64, |_| {}).await;

@@ -83,7 +83,7 @@ fn one_call_opens_a_disk_by_its_url() {
     let disk = connect(rig.unit_url(0, "")).unwrap();
     disk.write_at(700, &[7; 100]).unwrap();
     assert!(rig.disk.holds(700, &[7; 100]) && sessions(&rig) > 0);
-    // Each call creates its own initiator, so neither ends the other's session.
+    // Each call creates its own initiator, so the second login does not end the session of the first.
     let other = connect(rig.unit_url(0, "")).unwrap();
     let mut back = [0; 100];
     other.read_at(700, &mut back).unwrap();
@@ -109,7 +109,7 @@ fn a_stream_reads_writes_and_seeks() {
     let mut back = vec![0; data.len()];
     stream.read_exact(&mut back).unwrap();
     assert!(back == data);
-    // The position is known without a seek, which would discard what was read ahead.
+    // `stream_position` must not seek, because a seek would discard the data that was read ahead.
     stream.seek(SeekFrom::End(-1024)).unwrap();
     stream.read_exact(&mut back[..512]).unwrap();
     let commands = rig.server.with(|target| target.commands().len());

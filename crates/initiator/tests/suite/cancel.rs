@@ -142,7 +142,8 @@ async fn a_write_waits_until_the_target_is_done_with_a_dropped_one() {
             () = until(|| commands() > before) => {}
         }
     }
-    // The target does not respond to the abort, so the result of the first write is unknown.
+    // The target does not respond to the abort, so the result of the first write is unknown, and a write of
+    // the same block waits.
     let same_block = tokio::spawn({
         let disk = disk.clone();
         async move { disk.write_at(700, vec![2; 100]).await }
@@ -169,7 +170,7 @@ async fn a_command_that_never_left_disappears_without_a_trace() {
     let session = rig.session(Options::default()).await;
     let disk = session.disk_without_reconnect().await.unwrap();
     rig.server.with(|target| target.set_window(0));
-    // Commands for one more window are sent; later commands must wait.
+    // Commands up to the last MaxCmdSN are sent; later commands must wait.
     let before = rig.server.with(|target| target.commands().len());
     let unit = disk.unit();
     let blocked: Vec<_> = (0..100)

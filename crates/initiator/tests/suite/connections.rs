@@ -238,8 +238,8 @@ async fn a_connection_that_never_logs_in_is_done_without() {
     assert_usable(&rig, &disk).await;
 }
 
-/// MC-I-04: if a connection is lost, the other connections continue, and the disk sends the requests that
-/// were in flight on it over them.
+/// MC-I-04: if a connection is lost, the other connections continue. The disk sends the requests that
+/// were in flight on the lost connection again over the others.
 #[tokio::test]
 async fn a_connection_lost_among_writes_costs_no_byte() {
     for lost in 0..3 {
@@ -289,7 +289,7 @@ async fn a_connection_that_finds_no_listener_is_done_without() {
     rig.assert_clean();
 }
 
-/// One connection accepts no more bytes. The other connection continues.
+/// If one connection of a session accepts no more bytes, the other connection continues.
 #[tokio::test]
 async fn a_connection_that_is_stuck_holds_up_no_other() {
     const PARTS: usize = 4;

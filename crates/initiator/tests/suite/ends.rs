@@ -155,7 +155,7 @@ async fn a_unit_is_reset_and_notices_are_passed_on() {
     assert!(matches!(notice, Notice::AsyncMessage { lun: Lun::ZERO, .. }), "{notice:?}");
 }
 
-/// A reset must not wait for requests that are stuck, because it is to free them.
+/// A reset must not wait for requests that are stuck, because the reset frees them.
 #[tokio::test]
 async fn a_reset_does_not_wait_for_the_requests_that_are_stuck() {
     let rig = Rig::start(512, 4096, |_| {}).await;
@@ -242,8 +242,8 @@ async fn a_write_that_was_aborted_in_order_is_sent_again() {
     rig.assert_clean();
 }
 
-/// If every attempt of a write ends its session, the write fails after a few attempts, and the error names
-/// it.
+/// If every attempt of a write ends its session, the write fails after a few attempts, and the error names the
+/// write.
 #[tokio::test]
 async fn a_write_that_ends_every_session_is_given_up() {
     let change = |config: &mut TargetConfig| {

@@ -136,7 +136,7 @@ async fn a_unit_that_does_not_tell_holds_data_everywhere() {
     assert_ne!(extents(&disk, 0, CAPACITY).await, all_data);
 }
 
-/// The length of a result is limited, and so is its cost: one query of the unit.
+/// One result of `Disk::extents` has a limited number of extents, and costs one query of the unit.
 #[tokio::test]
 async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
     use ExtentState::{Data, Deallocated};
@@ -183,7 +183,8 @@ async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
     rig.assert_clean();
 }
 
-/// The unit always reports the blocks from 0 on, whichever were requested. Then all blocks count as data.
+/// A unit that always reports the blocks from 0 on, whichever were requested, is not trusted: all blocks
+/// count as data.
 #[tokio::test]
 async fn a_unit_that_contradicts_itself_holds_data_everywhere() {
     let (rig, disk) = start(|_| {}).await;
@@ -200,7 +201,7 @@ async fn a_unit_that_contradicts_itself_holds_data_everywhere() {
     assert_eq!(questions(&rig), 2);
 }
 
-/// The query is handled like a read: it is retried, and a lost session is replaced.
+/// A query of extents is handled like a read: it is retried, and a lost session is replaced.
 #[tokio::test]
 async fn the_question_is_asked_again_where_a_read_would_be() {
     let (rig, disk) = start(|_| {}).await;

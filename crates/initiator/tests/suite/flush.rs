@@ -100,7 +100,7 @@ async fn a_loss_is_told_to_every_stream() {
     let mut streams = [disk.stream(0), disk.stream(FAR)];
     for stream in &mut streams {
         soon(stream.write_all(&pattern(LEN, 1))).await.unwrap();
-        // The seek waits for the write.
+        // The seek waits until the write has ended.
         soon(stream.seek(SeekFrom::Start(0))).await.unwrap();
     }
     rig.disk.lose_power();
@@ -117,7 +117,7 @@ async fn a_loss_is_told_to_every_stream() {
 async fn stream_with_a_flush_that_was_dropped(rig: &Rig, disk: &Disk) -> DiskStream {
     let mut stream = disk.stream(0);
     soon(stream.write_all(&pattern(LEN, 1))).await.unwrap();
-    // The seek waits for the write.
+    // The seek waits until the write has ended.
     soon(stream.seek(SeekFrom::Start(0))).await.unwrap();
     rig.disk.lose_power();
     rig.server.with(|target| target.hold());
@@ -186,7 +186,7 @@ async fn a_deferred_error_is_heard_at_a_reopening() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// After a flush that failed on the medium, the next one must not succeed, because the unit may have dropped
+/// After a flush that failed on the medium, the next flush must not succeed, because the unit may have dropped
 /// the data.
 #[tokio::test]
 async fn a_flush_that_fails_on_the_medium_does_not_succeed_the_next_time() {
@@ -369,7 +369,7 @@ async fn a_command_that_is_dropped_before_it_is_sent_costs_no_flush() {
     let disk = open(&rig, 1).await;
     soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
     rig.server.with(|target| target.hold());
-    // Held commands fill the window. The remaining commands wait for it.
+    // Held commands fill the command window. The remaining commands wait until the window has room.
     let mut reads: Vec<_> =
         (0..4 * u64::from(WINDOW)).map(|at| unanswered_read(&disk, at * 512)).collect();
     let active = || rig.server.with(|target| target.active_tasks());
@@ -407,8 +407,8 @@ async fn a_reset_told_over_a_lost_connection_is_not_forgotten() {
     assert_lost(&disk).await;
 }
 
-/// The response to a read carries the report of the reset. It arrives after the response to the flush, or is lost
-/// with the session. The flush must wait for it, and report the loss.
+/// The response to a read carries the report of the reset. That response arrives after the response to the flush,
+/// or is lost with the session. The flush must wait for the response to the read, and report the loss.
 #[tokio::test]
 async fn a_flush_does_not_overtake_what_the_unit_told_before() {
     for comes in [true, false] {

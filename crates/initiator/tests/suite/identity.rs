@@ -31,7 +31,7 @@ async fn open_with(initiator: &Initiator, rig: &Rig) -> Disk {
     soon(initiator.disk(rig.unit_url(0, ""))).await.unwrap()
 }
 
-/// Writes halves of a block concurrently over two disks.
+/// Writes the halves of a block concurrently over two disks. No write may undo the other one.
 async fn assert_no_write_is_undone(rig: &Rig, one: &Disk, other: &Disk) {
     for round in 0..100u8 {
         let half = || vec![round + 1; 256];
@@ -160,7 +160,8 @@ async fn an_exchanged_unit_gets_nothing() {
     }
 }
 
-/// 25/00: the unit is gone. A unit that takes its place is identified before anything is sent to it.
+/// Additional sense 25/00: the unit is gone. A unit that takes its place is identified before anything is sent to
+/// it.
 #[tokio::test]
 async fn a_unit_in_place_of_one_that_was_removed_gets_nothing() {
     let rig = start(|_| {}).await;
@@ -181,8 +182,8 @@ async fn a_unit_in_place_of_one_that_was_removed_gets_nothing() {
     assert!(is_untouched(&other));
 }
 
-/// If INQUIRY also ends with 25/00, the unit is gone and requests fail immediately. The next request
-/// identifies the unit again.
+/// If INQUIRY also ends with additional sense 25/00, the unit is gone and requests fail immediately. The next
+/// request identifies the unit again.
 #[tokio::test]
 async fn a_unit_whose_questions_end_with_25_00_is_gone_at_once() {
     let rig = start(|_| {}).await;
@@ -197,7 +198,7 @@ async fn a_unit_whose_questions_end_with_25_00_is_gone_at_once() {
     soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
 }
 
-/// Commands that wait in the session when the attention arrives are not sent.
+/// Commands that wait in the session when a unit attention reports another unit are not sent.
 #[tokio::test]
 async fn commands_that_wait_are_not_sent_to_an_exchanged_unit() {
     let rig = Rig::start(512, BLOCKS, |config| config.window = 1).await;
@@ -217,7 +218,7 @@ async fn commands_that_wait_are_not_sent_to_an_exchanged_unit() {
     rig.assert_clean();
 }
 
-/// Commands that were already sent cannot be called back, so their results are not trusted.
+/// Commands that were already sent to an exchanged unit cannot be withdrawn, so their results are not trusted.
 #[tokio::test]
 async fn the_answers_of_an_exchanged_unit_are_not_believed() {
     let rig = start(|_| {}).await;
@@ -301,7 +302,8 @@ async fn the_answers_of_a_unit_that_has_come_and_gone_are_not_believed() {
     rig.assert_clean();
 }
 
-/// Waits until the initiator has received every response: it answers these pings after them.
+/// Waits until the initiator has received every earlier response: the target pings it, and the answer comes after
+/// them.
 async fn hears_all(rig: &Rig) {
     for connection in rig.server.with(|target| target.live_connections()) {
         rig.server.with(|target| target.ping(connection, 0));
@@ -455,7 +457,7 @@ async fn a_unit_that_is_still_the_same_goes_on() {
     }
 }
 
-/// A failed query confirms nothing: it is repeated, and meanwhile nothing is sent.
+/// A failed query of the unit's identity confirms nothing: it is repeated, and meanwhile nothing is sent.
 #[tokio::test]
 async fn a_question_that_fails_is_asked_again() {
     let rig = start(|_| {}).await;
@@ -474,7 +476,8 @@ async fn a_question_that_fails_is_asked_again() {
     assert!(rig.disk.holds(0, &pattern(PART, 1)));
 }
 
-/// If the caller that began the query does not poll its request for a while, the other requests continue.
+/// If the caller that began the check of the unit's identity does not poll its request for a while, the other
+/// requests continue.
 #[tokio::test]
 async fn a_question_goes_on_without_the_request_that_asked() {
     let rig = start(|_| {}).await;
@@ -568,8 +571,8 @@ async fn a_unit_that_grows_goes_on() {
     assert!(write_parts(&disk, 8, 1).await.iter().all(Result::is_ok));
 }
 
-/// The unit is replaced while nothing is in flight, and no unit attention reports it. Confirming the unit
-/// detects it.
+/// The unit is replaced while nothing is in flight, and no unit attention reports it. A request to confirm the
+/// unit detects the other unit.
 #[tokio::test]
 async fn a_disk_that_is_asked_to_confirm_its_unit_finds_another_one() {
     for sessions in [1, 3] {

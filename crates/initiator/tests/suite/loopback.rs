@@ -39,7 +39,7 @@ async fn writes_and_reads_of_any_size_and_alignment() {
     rig.assert_clean();
 }
 
-/// A pool that counts the buffers that it supplies.
+/// A buffer pool that counts the buffers that it supplies.
 #[derive(Debug, Default)]
 struct Pool(AtomicUsize);
 

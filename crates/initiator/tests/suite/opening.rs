@@ -68,8 +68,8 @@ async fn log_18_a_target_that_is_not_whole_yet_is_waited_for() {
     opened(opening).await.unwrap();
 }
 
-/// When the time limit has passed, the last error is returned. An error that does not pass by itself is
-/// returned immediately.
+/// When the time limit of opening has passed, the last error is returned. An error that does not pass by
+/// itself is returned immediately.
 #[tokio::test]
 async fn the_last_error_is_told_when_the_patience_is_over() {
     let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 3))).await;
@@ -117,7 +117,8 @@ async fn a_password_that_was_accepted_is_tried_as_often_again() {
     opened(opening).await.unwrap();
 }
 
-/// The regular next try would be later than the time limit, so the last try is made at its end.
+/// If the regular next try of a password would be after the end of the time limit, the last try is made when
+/// the limit ends.
 #[tokio::test]
 async fn a_password_that_is_refused_late_is_tried_at_the_end_of_the_time_limit() {
     let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 3))).await;

@@ -131,7 +131,7 @@ async fn a_disk_tells_of_another_host() {
 async fn log_25_a_redirection_is_judged_when_a_session_comes_back() {
     let pair = Pair::start("127.0.0.2", false, |config| config.keys.default_time2wait = 0).await;
     let redirect = pair.from.with(|target| target.config_mut().login.redirect.take());
-    // The second try would be made later than the test.
+    // The second try to reconnect would be after the retry timeout, so only the first one is made.
     let options = Options::default()
         .with_retry_timeout(Duration::from_millis(400))
         .with_advanced(without_wait());

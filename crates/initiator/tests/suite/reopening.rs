@@ -179,7 +179,7 @@ async fn log_19_a_login_that_the_target_cannot_take_now_is_tried_again() {
     assert_eq!(accepted(&rig), 4);
 }
 
-/// A time limit of `Duration::MAX` is no limit.
+/// A retry timeout of `Duration::MAX` is no limit: a lost session reconnects.
 #[tokio::test]
 async fn a_lost_session_comes_back_to_a_disk_of_endless_patience() {
     let rig = rig(0).await;
@@ -472,7 +472,7 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
     }
 }
 
-/// A pool whose first call panics.
+/// A buffer pool whose first call panics.
 #[derive(Debug, Default)]
 struct Brittle(AtomicBool);
 
@@ -494,7 +494,7 @@ async fn a_session_that_a_panic_ends_is_opened_anew() {
     soon(disk.logout()).await.unwrap();
 }
 
-/// Queries of the unit use the current session, not one that has ended.
+/// After a reconnect, queries of the unit use the current session, not the session that has ended.
 #[tokio::test]
 async fn a_disk_that_has_come_back_is_there_for_who_asks_its_unit() {
     let rig = rig(0).await;

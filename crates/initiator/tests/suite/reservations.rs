@@ -71,8 +71,8 @@ async fn prs_10_each_session_is_registered_and_ends_it() {
     rig.assert_clean();
 }
 
-/// PRS-10: a session is registered when its disk is opened, and not after the end of the disk, also for a disk
-/// over a caller's own session, and for a disk whose last handle is dropped.
+/// PRS-10: a session is registered when its disk is opened, and not after the end of the disk. This also holds
+/// for a disk over a caller's own session, and for a disk whose last handle is dropped.
 #[tokio::test]
 async fn prs_10_whatever_way_a_disk_is_opened_and_ended() {
     let rig = start().await;
@@ -186,8 +186,8 @@ async fn prs_13_each_session_may_be_another_nexus() {
     assert!(rig.disk.holds(0, &[7; 4096]));
 }
 
-/// PRS-11: a disk that is fenced off receives the report at its next command, and sends nothing after it,
-/// whether or not the unit would accept it.
+/// PRS-11: a disk that is fenced off receives the report of that at its next command. It sends nothing after
+/// the report, whether or not the unit would accept it.
 #[tokio::test]
 async fn prs_11_a_disk_that_is_fenced_off_ends() {
     for reserve in [false, true] {
@@ -207,8 +207,8 @@ async fn prs_11_a_disk_that_is_fenced_off_ends() {
     }
 }
 
-/// PRS-11: if all sessions are lost while the disk is fenced off, it receives no report, and finds out when
-/// they reconnect.
+/// PRS-11: if all sessions are lost while the disk is fenced off, the disk receives no report. It finds out
+/// when the sessions reconnect.
 #[tokio::test]
 async fn prs_11_a_disk_that_was_away_finds_out() {
     let rig = start().await;
@@ -410,7 +410,7 @@ async fn prs_12_another_port_is_another_nexus() {
     }
 }
 
-/// PRS-12: if the response to a registration is lost, this does not mean a fence. The disk is still
+/// PRS-12: if the response to a registration is lost, the disk does not count as fenced off. It is still
 /// registered by its first session, and further sessions join.
 #[tokio::test]
 async fn prs_12_a_registration_without_an_answer_is_no_fence() {

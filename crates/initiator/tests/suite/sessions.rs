@@ -89,7 +89,8 @@ async fn sessions_that_are_not_there_are_not_claimed() {
     assert!(status.explain().starts_with(reason), "{}", status.explain());
 }
 
-/// The only session reconnects to another unit, so the loss is permanent.
+/// If the only session reconnects to another unit, it is lost for good, and the disk does not count it as a
+/// session.
 #[tokio::test]
 async fn a_session_that_is_lost_for_good_is_not_claimed_either() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
@@ -189,7 +190,7 @@ async fn other_data_waits_until_a_lost_session_is_settled() {
     rig.assert_clean();
 }
 
-/// If a session is not reconnected, the disk cannot settle its writes, and the logout returns an error that
+/// If a session is not reconnected, its writes may still be executed later, and the logout returns an error that
 /// says so.
 #[tokio::test]
 async fn a_disk_of_a_lost_session_does_not_end_in_order() {
@@ -249,7 +250,7 @@ async fn log_14_other_data_waits_longer_where_sessions_have_no_tsih() {
     rig.assert_clean();
 }
 
-/// A login that reached another unit does not settle the writes of the lost session.
+/// A login that reached another unit does not show that the writes of the lost session have ended.
 #[tokio::test]
 async fn other_data_waits_longer_where_a_lost_session_does_not_come_back() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
@@ -466,7 +467,8 @@ async fn failed_over() -> (Rig, Watched, Disk) {
     let standby = Fault::sense(.., Sense::new(0x02, 0x04, 0x0b));
     first.server.with(|target| target.config_mut().faults.push(standby));
     soon(disk.write_at(PART as u64, pattern(PART, 2))).await.unwrap();
-    // One more request over the first port is enough, and of many concurrent requests some use it.
+    // One more request over the first port takes its session out of use. Of many concurrent requests, some use
+    // that port.
     while disk.sessions().len() > 1 {
         assert!(write_all(&disk, 2).await.iter().all(Result::is_ok));
     }
@@ -474,7 +476,7 @@ async fn failed_over() -> (Rig, Watched, Disk) {
 }
 
 /// SAM-5 §5.14: a session with a port in standby also receives reports of resets. If it receives none, writes that
-/// are older than the other sessions were not lost. It is closed when the writes are flushed.
+/// are older than the other sessions were not lost. The session is closed when the writes are flushed.
 #[tokio::test]
 async fn a_flush_after_a_failover_loses_nothing() {
     let (first, second, disk) = failed_over().await;
@@ -490,8 +492,8 @@ async fn a_flush_after_a_failover_loses_nothing() {
     first.assert_clean();
 }
 
-/// The reset happened before the session with the other port was opened, so only the older session receives
-/// the report.
+/// A unit is reset before the session with the other port is opened, so only the older session receives the
+/// report. The flush reports the loss.
 #[tokio::test]
 async fn a_reset_before_a_failover_is_told() {
     let (first, _second, disk) = failed_over().await;

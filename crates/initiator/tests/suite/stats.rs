@@ -94,8 +94,8 @@ async fn what_a_session_has_counted_is_told_also_after_its_end() {
     rig.assert_clean();
 }
 
-/// The counts of a lost session stay in the sum. The session that replaces it has the same ISID, and counts
-/// from zero.
+/// The counts of a lost session stay in the sum of all sessions. The session that replaces it has the same
+/// ISID, and counts from zero.
 #[tokio::test]
 async fn what_a_lost_session_has_counted_stays_in_the_sum() {
     let rig = rig().await;

@@ -219,7 +219,8 @@ async fn without_tuning_a_socket_is_as_the_kernel_makes_it() {
     assert_eq!(reading.plan().receive_buffer.value, Buffer::Autotuned);
 }
 
-/// A receive buffer that follows from the round-trip time only takes effect on a new connection.
+/// A receive buffer that follows from the round-trip time takes effect only on a new connection, so a second one
+/// is opened.
 #[tokio::test]
 async fn a_receive_buffer_for_the_link_takes_a_second_connection() {
     let rig = slow(Duration::from_millis(5), |_| {}).await;
@@ -277,7 +278,8 @@ async fn a_target_that_shrinks_everything_is_blamed_for_its_r2ts() {
     rig.assert_clean();
 }
 
-/// Single blocks need no R2T. Because of the window they are sent one after the other, which takes time.
+/// Single blocks need no R2T. Because of the command window of one, the blocks are sent one after the other,
+/// which takes time.
 #[tokio::test]
 async fn a_target_with_a_window_of_one_is_blamed_for_it() {
     let rig = slow(Duration::from_millis(10), shrink).await;
@@ -380,7 +382,8 @@ async fn readings_while_a_session_ends_come_to_an_end() {
     }
 }
 
-/// The pacing rate follows the ceil of the class while requests run: it is 5 % higher, but at least 655,360 bit/s.
+/// The pacing rate follows the ceil of the traffic class while requests run: it is 5 % higher, but at least
+/// 655,360 bit/s.
 #[tokio::test]
 async fn connections_of_a_disk_send_a_little_above_the_ceil_of_its_class() {
     let rig = Rig::start(512, 8192, |_| {}).await;

@@ -70,8 +70,8 @@ async fn assert_works(rig: &Rig, disk: &Disk, seed: u8) {
     soon(disk.flush()).await.unwrap();
 }
 
-/// SPC-4 §4.2.5.6: parameter data may be shorter than the allocation length without a residual count of the
-/// target. The disk opens.
+/// SPC-4 §4.2.5.6: parameter data may be shorter than the allocation length although the target reports no
+/// residual count. The disk opens.
 #[tokio::test]
 async fn parameter_data_without_a_residual_open_a_disk() {
     for separate_status in [false, true] {
@@ -101,7 +101,7 @@ async fn units_that_look_at_one_byte_of_the_allocation_length() {
     assert_eq!(disk.unit().vital_product_data(SERIAL_NUMBER).await.unwrap()[4..], *b"0001");
 }
 
-/// A page whose length does not fit in one byte is requested again, with the length that it reports.
+/// A VPD page whose length does not fit in one byte is requested again, with the length that it reports.
 #[tokio::test]
 async fn long_pages_come_whole() {
     let port = [&[0x53, 0x98, 0, 252][..], &[b'p'; 252]].concat();
@@ -123,7 +123,7 @@ async fn long_pages_come_whole() {
     }
 }
 
-/// A second query is sent only if the response to the first one does not identify the unit.
+/// A long VPD page is queried again in full only if its beginning does not identify the unit.
 #[tokio::test]
 async fn a_long_page_that_begins_with_the_name_is_asked_for_once() {
     let naa = [&[0x01, 0x03, 0, 8][..], &[0x50, 0, 0xc5, 0, 1, 2, 3, 4]].concat();
@@ -149,7 +149,7 @@ async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     cut(&rig);
     until(|| disk.status().reconnects == 2).await;
     assert_works(&rig, &disk, 2).await;
-    // The same with one session: also the first session of a disk queries both identifiers when it opens.
+    // A disk with one session reconnects as well, because also its first session has queried both identifiers.
     drop(disk);
     change_unit(&rig, |unit| unit.behavior.refused_pages.clear());
     let disk = open(&rig, 1).await;
@@ -241,7 +241,8 @@ async fn another_model_at_the_same_place_is_another_unit() {
     assert!(rig.disk.holds(0, &[0; 512]));
 }
 
-/// The same LUN behind another portal group may be another unit.
+/// Without an identifier, the same LUN behind another portal group may be another unit, so no session of the disk
+/// uses it.
 #[tokio::test]
 async fn a_unit_without_a_name_stays_within_its_portal_group() {
     let rig = start(nameless).await;
@@ -364,9 +365,9 @@ async fn a_residual_of_unmap_is_no_error() {
     }
 }
 
-/// One case of a test that writes zeros. What the unit reports of provisioning: (LBPU, LBPWS, LBPWS10 and
-/// LBPRZ of VPD page B2; LBPME and LBPRZ of READ CAPACITY (16); commands that the unit does not support),
-/// then the operation codes of WRITE SAME that it receives, and whether blocks are deallocated.
+/// One case of a test that writes zeros. First what the unit reports of provisioning: LBPU, LBPWS, LBPWS10 and
+/// LBPRZ of VPD page B2; LBPME and LBPRZ of READ CAPACITY (16); commands that the unit does not support. Then the
+/// operation codes of WRITE SAME that the unit receives, and whether blocks are deallocated.
 type Zeroing = ((u8, u8, &'static [u8]), &'static [u8], bool);
 
 /// SBC-3 §4.7: writing zeros deallocates blocks only if deallocated blocks read as zeros.

@@ -173,7 +173,7 @@ async fn a_reset_before_the_question_costs_a_write() {
     assert_eq!(count(&rig, WRITE_SAME), 1);
 }
 
-/// A reset after the query may undo the UNMAP, which no flush has covered. The next flush reports that.
+/// A reset after the query may undo the UNMAP, which no flush has covered. The next flush reports the loss.
 #[tokio::test]
 async fn a_reset_after_the_question_is_a_loss() {
     let (rig, disk) = start(1, |_| {}).await;
@@ -184,7 +184,8 @@ async fn a_reset_after_the_question_is_a_loss() {
     assert_eq!(error.kind(), ErrorKind::UnflushedWritesLost, "{error}");
 }
 
-/// The session that carried the UNMAP is lost before the query. The result is the same.
+/// The session that carried the UNMAP is lost before the query. The range still becomes zero, and blocks that
+/// the UNMAP has deallocated stay deallocated.
 #[tokio::test]
 async fn a_lost_session_changes_nothing() {
     let (rig, disk) = start(3, |unit| unit.behavior.kept_by_unmap = 100..300).await;
@@ -196,7 +197,7 @@ async fn a_lost_session_changes_nothing() {
     assert_eq!(rig.disk.mapped_blocks(), BLOCKS - 1023 + 200);
 }
 
-/// The range is locked from the UNMAP to the last zeros, so a concurrent write is executed after it.
+/// The range is locked from the UNMAP to the last zeros, so a concurrent write is executed after the zeros.
 #[tokio::test]
 async fn a_write_to_the_range_waits_for_all_of_it() {
     let (rig, disk) = start(2, |unit| unit.behavior.kept_by_unmap = 0..u64::MAX).await;

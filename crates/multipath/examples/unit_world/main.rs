@@ -113,7 +113,7 @@ fn replay(seed: u64) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Maximum number of states in each world, and of random episodes, before a mutant counts as not found.
+/// Maximum number of states in each world, and of random episodes, before `hunt` reports that no check fails.
 const MAX_STATES: usize = 200_000;
 const EPISODES: u64 = 20_000;
 

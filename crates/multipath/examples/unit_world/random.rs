@@ -38,8 +38,8 @@ pub struct Episode {
     pub violation: Option<(String, Vec<Action>)>,
 }
 
-/// Creates the settings of an episode. On average half of the budgets are 0, so that one kind of event does not
-/// hide another.
+/// Creates the settings of an episode. On average half of the event limits (`Budget`) are 0, so that one kind
+/// of event does not hide another.
 fn settings(rng: &mut Rng) -> Settings {
     let disks = 1 + rng.below(2) as usize;
     let paths_of_each = 1 + rng.below(if disks == 1 { 4 } else { 2 }) as usize;
@@ -53,8 +53,9 @@ fn settings(rng: &mut Rng) -> Settings {
         timers: u32::MAX,
         cancels: some(4),
         troubles: some(12),
-        // Exchanges need a known unit, because an unknown one cannot be distinguished from another unit. Also,
-        // if statuses have no order, the response of another unit may arrive before the report of the exchange.
+        // Exchanges of the unit need a known unit, because the machine cannot distinguish an unknown unit from
+        // another one. Also, if statuses arrive in any order, the response of another unit may arrive before
+        // the report of the exchange.
         exchanges: if is_known && !is_unordered { some(2) } else { 0 },
         access: some(8),
         closes: some(2),
@@ -162,8 +163,8 @@ pub fn episode(seed: u64, start: Instant) -> Episode {
     }
 }
 
-/// Returns the exponent of a time: usually a short time passes, sometimes minutes, and rarely the clock jumps
-/// by days.
+/// Returns an exponent that selects the time that passes: usually a short time, sometimes minutes, and rarely
+/// the clock jumps by days.
 fn pass(rng: &mut Rng) -> u8 {
     match rng.below(64) {
         0 => 27,

@@ -14,8 +14,8 @@ const NONE: Budget = Budget {
     destages: 0,
 };
 
-/// Creates a world with two paths, three writes over two blocks, of which the second overlaps both others, and
-/// a flush.
+/// Creates a world with two paths, three writes over two blocks, and a flush. The second write overlaps the
+/// two others.
 fn small(budget: Budget) -> Settings {
     Settings {
         disks: 1,

@@ -66,7 +66,7 @@ pub struct Settings {
     pub prefers: bool,
     /// Whether the search chooses how many commands stay unsent when a session is lost.
     pub has_unsent: bool,
-    /// Whether a new session receives a report of its login.
+    /// Whether a new session receives the unit attention that its login causes.
     pub attends_login: bool,
     /// Whether time passes.
     pub has_time: bool,
@@ -141,7 +141,7 @@ pub enum Action {
     Pass {
         exponent: u8,
     },
-    /// Marks all requests as not submitted, so that each may be submitted once more.
+    /// Marks all requests as not submitted, so that each may be submitted again.
     Again,
     /// Ends all faults: no further fault occurs, each port serves the unit, and the known unit is there.
     Heal,
@@ -197,7 +197,7 @@ pub struct World {
     submitted: Vec<bool>,
     pending: Vec<Pending>,
     next_value: Value,
-    /// For each session, the number of shared reasons when its unit was last identified.
+    /// For each session, the result of `Identity::shared_reasons` when its unit was last identified.
     asked_at: Vec<SharedReasons>,
     /// Paths that were closed.
     closed: Vec<iscsi_multipath::PathId>,
@@ -300,7 +300,8 @@ impl World {
         all
     }
 
-    /// Returns whether no event is pending that has to happen.
+    /// Returns whether nothing is left to do: the target has executed and answered everything, all requests
+    /// were submitted, and no timer is set.
     pub fn is_quiet(&self) -> bool {
         let mut all = Vec::new();
         self.actions_of_target(&mut all);
@@ -383,7 +384,7 @@ impl World {
                 let states = 0..STATES.len() as u8;
                 all.extend(states.map(|state| Action::Port { session, state }));
             }
-            // A path is closed only if the disk has another live one.
+            // A path is closed only if the disk has another live path.
             let paths = self.settings.paths_of_each;
             let first = at / paths * paths;
             let own = &self.target.sessions[first..first + paths];

@@ -8,9 +8,11 @@ const SHORT: Duration = Duration::from_millis(300);
 const UNPROVEN: u64 = 4 << 20;
 /// Factor by which a flush may exceed the bytes of an earlier short flush and still count as short.
 const STEP: u64 = 2;
-/// A flush with a longer estimate may exceed the target's ping timer. LIO's is 30 s, and the estimate is rough.
+/// A flush with a longer estimate may exceed the ping timer of the target. The timer of LIO is 30 s; this limit
+/// is lower because the estimate is rough.
 const VERY_LONG: Duration = Duration::from_secs(10);
-/// The limit in bytes for [`VERY_LONG`] while the rate of the medium is unknown: a memory card writes 6 MB/s.
+/// Number of bytes whose flush may exceed [`VERY_LONG`] while the rate of the medium is unknown: a memory card
+/// writes 6 MB/s.
 const MUCH: u64 = 64 << 20;
 
 /// Estimates the duration of a flush, from the bytes that earlier flushes covered and their durations.
@@ -106,7 +108,8 @@ mod tests {
         assert!(!estimate.may_be_very_long(1 << 30) && estimate.may_be_very_long(2 << 30));
     }
 
-    /// A cache absorbs the first bytes quickly, although the medium is slow.
+    /// After a slow flush, each flush may take long until one is short: a cache absorbs the first bytes
+    /// quickly, although the medium is slow.
     #[test]
     fn behind_a_slow_flush_each_may_take_long_until_one_is_short() {
         let mut estimate = FlushEstimate::default();

@@ -54,16 +54,17 @@ impl Durability {
         let vouches = |path| self.paths.get(path).is_some_and(|it| it.vouches_for(oldest));
         let is_lost = is_unknown && !witness.is_some_and(vouches);
         let is_reset = self.last_reset(flush.path) > oldest;
-        // The failure was counted when the unit reported it. If a flush has reported that loss already, it
-        // counts once more for these writes, which that flush did not cover.
+        // The failed write-back was counted as a loss when the unit reported it. If an earlier flush has
+        // reported that loss already, the loss counts once more for the writes of this flush, which the
+        // earlier flush did not cover.
         let has_failed = self.last_failure > oldest && self.losses.are_reported();
         if is_lost || is_reset || has_failed {
             self.losses.add();
         }
     }
 
-    /// Ends a flush that could not write to the medium, which is counted as a loss already. Its writes do not
-    /// count as unflushed any more, because no later flush can vouch for them.
+    /// Ends a flush that could not write to the medium. The loss is counted already. The writes of the flush
+    /// do not count as unflushed any more, because no later flush can vouch for them.
     pub fn fail_flush(&mut self, flush: Flush) {
         drop(flush);
         self.oldest.flushing = None;

@@ -24,8 +24,8 @@ impl Losses {
         self.reported
     }
 
-    /// Returns whether some handle has reported every loss. While it is `false`, the next flush that ends
-    /// reports a loss anyway.
+    /// Returns whether some handle has reported every loss. If not, the next flush that ends reports a
+    /// loss anyway.
     pub(super) fn are_reported(&self) -> bool {
         self.reported == self.count
     }

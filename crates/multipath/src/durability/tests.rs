@@ -12,7 +12,8 @@ fn cached() -> Durability {
     unit
 }
 
-/// Creates a unit with a volatile cache and two sessions; the first command of the second one was accepted.
+/// Creates a unit with a volatile cache and two sessions; the first command of the second session was
+/// accepted.
 fn cached_over_two() -> Durability {
     let mut unit = cached();
     unit.join(SECOND);
@@ -70,7 +71,8 @@ fn one_session_vouches_for_the_writes_of_all() {
     assert!(flush(&mut unit, FIRST, None));
 }
 
-/// The unit may report a reset from before a session began to that session alone. It counts as no loss.
+/// A unit may report a reset from before a session began to that session alone. Such a report counts as no
+/// loss.
 #[test]
 fn what_a_new_session_receives_first_is_no_news() {
     let mut unit = cached();

@@ -95,7 +95,7 @@ impl Exchange {
         Self::Change(Change { command, nexus, is_sole: true, doubt: None })
     }
 
-    /// Creates a change that follows a change by another host.
+    /// Creates a change that is made while other hosts may change registrations as well.
     pub(super) const fn change_beside_other(
         command: PersistentReserveOut,
         nexus: PathNexus,

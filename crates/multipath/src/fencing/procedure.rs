@@ -10,8 +10,8 @@ use super::registrations::{Evidence, Form, PathNexus, Registrations};
 use super::step::{Failure, Goal, Step};
 use crate::PathId;
 
-/// How many times the registration of a further nexus is tried while other hosts change registrations at the
-/// same time.
+/// Maximum number of times that the registration of a further nexus is tried while other hosts change
+/// registrations at the same time.
 const MAX_TRIES: u32 = 8;
 /// Time limit of each part of the end of a registration, so that a logout does not wait longer for a silent
 /// target.
@@ -37,7 +37,7 @@ pub(super) struct Procedure {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// Waiting for its turn.
+    /// The procedure waits for its turn.
     Waiting,
     /// REGISTER with the key that the nexus has, to check that it is still registered.
     Proving,
@@ -62,7 +62,7 @@ enum Stage {
 struct Registering {
     form: Form,
     purpose: Purpose,
-    /// Whether the unit may have registered the nexus by a form that was tried before.
+    /// Whether the unit may have registered the nexus by a form of REGISTER that was tried before.
     may_be_made: bool,
 }
 
@@ -71,7 +71,7 @@ struct Registering {
 enum Purpose {
     /// The first path, whose registration needs no check.
     First,
-    /// A further path, with the PRGENERATION before it.
+    /// A further path, with the PRGENERATION before its registration.
     Further { before: u32 },
 }
 
@@ -111,8 +111,8 @@ impl Procedure {
             && matches!(command, ReserveCommand::Out(_))
             && known.is_preempted()
         {
-            // A unit attention over another path has reported a preemption since READ KEYS, so nothing is
-            // registered.
+            // A unit attention over another path has reported a preemption since READ KEYS, so the path must
+            // not register.
             self.fails_to_register(registering.may_be_made, Failure::Preempted, known);
             return Step::Done(Err(Failure::Preempted));
         }
@@ -166,8 +166,8 @@ impl Procedure {
                 self.prove(known);
             }
             // The registration of this nexus may have been executed before the login, but after another host
-            // had ended the registrations of the disk. Then the key that READ KEYS shows is its own, so this
-            // registration is ended first.
+            // had ended the registrations of the disk. Then READ KEYS shows the key only because of this
+            // registration. So the registration is ended first.
             Goal::Join if known.is_uncertain(self.nexus) => self.undo(known),
             Goal::Join => self.read_keys_before(known),
             Goal::Prove => self.prove(known),
@@ -230,7 +230,7 @@ impl Procedure {
                 | Stage::Undoing,
                 Reply::Failed(error),
             ) => self.finish(Err(error.failure)),
-            // The exchanges of these stages have no such reply.
+            // The commands of the remaining stages have none of these replies.
             (_, Reply::Keys(_) | Reply::Reservation(_) | Reply::FullStatus(_) | Reply::Changed)
             | (Stage::Waiting | Stage::Done(_), Reply::Failed(_)) => {}
         }
@@ -249,8 +249,8 @@ impl Procedure {
             known.preempt();
             return self.finish(Err(Failure::Preempted));
         }
-        // Either another host has ended the registration, which then shows by the missing key. Or the target
-        // treats each session as a new nexus, as tgt does.
+        // There are two possible causes of this conflict. Another host has ended the registration: then READ
+        // KEYS does not show the key. Or the target treats each session as a new nexus, as tgt does.
         known.set_registered(self.path, false);
         known.forget(self.nexus);
         self.read_keys_before(known);
@@ -326,8 +326,8 @@ impl Procedure {
     ) {
         let may_be_made = registering.may_be_made || error.may_be_made();
         let form = match (registering.form, error.kind) {
-            // The reason may be that the unit does not support APTPL, whatever it reports. APTPL is not
-            // requested again.
+            // The unit may have refused the command because it does not support APTPL, whatever it reports.
+            // APTPL is not requested again.
             (
                 Form::Persistent,
                 ErrorKind::IllegalRequest | ErrorKind::Check | ErrorKind::Doubtful,

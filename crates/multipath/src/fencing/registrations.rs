@@ -17,15 +17,15 @@ pub struct PathNexus {
     pub portal_group: Option<u16>,
 }
 
-/// An I_T nexus of which both parts are known. It outlives its sessions, and so does its registration
-/// (SPC-4 §5.13.1).
+/// An I_T nexus whose initiator port and target port are both known. The nexus outlives its sessions, and so
+/// does its registration (SPC-4 §5.13.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Nexus {
     isid: Isid,
     portal_group: u16,
 }
 
-/// Form of the command that registers a nexus, in the order in which they are tried.
+/// Forms of the command that registers a nexus, in the order in which the forms are tried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Form {
     /// REGISTER AND IGNORE EXISTING KEY with APTPL: the unit keeps the registration over a loss of power.
@@ -43,7 +43,7 @@ pub(super) enum Evidence {
     Registered,
     /// No acknowledged registration of the disk exists any more.
     Preempted,
-    /// The status does not show which nexuses are registered.
+    /// The data of READ FULL STATUS do not show which nexuses are registered.
     None,
 }
 
@@ -52,12 +52,13 @@ pub(super) enum Evidence {
 struct Member {
     path: PathId,
     nexus: PathNexus,
-    /// Whether the path was registered. Only then a unit attention over the path that reports a preemption is
-    /// about a registration of the disk.
+    /// Whether the path was registered. Otherwise a unit attention that reports a preemption over the path is
+    /// not about a registration of the disk.
     is_registered: bool,
 }
 
-/// A nexus whose registration the unit has acknowledged, and no other host is known to have ended.
+/// A nexus whose registration the unit has acknowledged. As far as is known, no other host has ended this
+/// registration.
 #[derive(Clone, Copy, Debug)]
 struct Registered {
     nexus: Nexus,
@@ -342,7 +343,7 @@ fn reported_by(status: &FullStatus, key: ReservationKey, isid: Isid) -> usize {
     status.registrants.iter().filter(is_by_port).count()
 }
 
-/// Returns whether the status names the initiator port of each registration with a key.
+/// Returns whether READ FULL STATUS names the initiator port of each registration with a key.
 fn is_complete(status: &FullStatus, key: ReservationKey) -> bool {
     let has_port = |it: &Registrant| it.key != key || it.initiator_port.isid().is_some();
     !status.is_truncated() && status.registrants.iter().all(has_port)

@@ -70,7 +70,7 @@ pub enum Unproven {
 }
 
 impl UnitName {
-    /// Creates the name of a unit with this designator and this serial number; `None` if it has neither.
+    /// Creates the name of a unit with this designator and this serial number; `None` if both are missing.
     pub fn of(designator: Option<Designator>, serial: Option<String>) -> Option<Self> {
         match designator {
             Some(designator) => Some(Self::Designator(designator, serial)),
@@ -127,7 +127,7 @@ impl UnitName {
         }
     }
 
-    /// Returns whether this designator alone decides, without the serial number.
+    /// Returns whether a comparison with this designator is enough, without the serial number.
     pub fn is_comparable(&self, found: Option<&Designator>) -> bool {
         self.comparable(found).is_some()
     }
@@ -215,8 +215,8 @@ mod tests {
 
     use super::*;
 
-    /// SPC-4 §7.8.6: a unit may have designators of several types, so only a different one of the same type
-    /// is another name.
+    /// SPC-4 §7.8.6: a unit may have designators of several types, so only a different designator of the same
+    /// type means another unit.
     #[test]
     fn designators_of_different_types_are_not_compared() {
         let name = |kind, byte| {
@@ -234,7 +234,8 @@ mod tests {
         assert!(matches!(known.compare(Some(&eui), None), Err(Mismatch::Unproven(_))));
     }
 
-    /// Two units count as different also if their serial numbers are not valid text.
+    /// Two units with different serial numbers are different units, also if the serial numbers are not valid
+    /// text.
     #[test]
     fn serial_numbers_of_any_bytes_are_compared() {
         let serial = |bytes: [u8; 4]| {

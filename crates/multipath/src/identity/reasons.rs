@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 /// that existed when its commands were sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Revalidation {
-    /// Number of reasons that arose over this path.
+    /// Number of reasons to revalidate that arose over this path.
     own: u64,
     /// Number of commands of this path that the initiator has given up. Their statuses might have reported a
     /// reason.
@@ -19,15 +19,15 @@ pub(super) struct Revalidation {
     verdict: Option<Box<Verdict>>,
 }
 
-/// A number of reasons that hold for all paths, because another path has found another unit.
+/// A number of reasons to revalidate that hold for all paths, because another path has found another unit.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct SharedReasons(u64);
 
-/// A number of reasons that hold for one path.
+/// A number of reasons to revalidate one path.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Reasons(u64);
 
-/// State of the reasons when a command began.
+/// State of the reasons to revalidate a path, when a command began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Before {
     resolved: u64,

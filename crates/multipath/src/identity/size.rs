@@ -3,10 +3,11 @@
 /// Capacity of the unit, over all paths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
-    /// Numbers of the last READ CAPACITY that was sent, and of the last one whose result was used.
+    /// Number of the last READ CAPACITY that was sent (`asked`), and of the last one whose result was used
+    /// (`answered`).
     asked: u64,
     answered: u64,
-    /// Present capacity, and the largest capacity that the unit ever had, in bytes.
+    /// Present capacity (`now`), and the largest capacity that the unit ever had (`most`), in bytes.
     now: u64,
     most: u64,
 }

@@ -12,9 +12,9 @@ use crate::slab::{Secondary, Slab};
 /// The attempts that have not ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempts {
-    /// Attempts of the requests of each disk, by the keys of its engine.
+    /// Attempts of the requests of each disk, by the keys of its `Requests`.
     of_requests: BTreeMap<DiskId, Secondary<Attempt>>,
-    /// Commands that no engine knows: commands of flushes and identifications.
+    /// Commands that belong to no request: commands of flushes and identifications.
     questions: Slab<Attempt>,
     /// Number of attempts over each path that has any.
     counts: ByPath<usize>,

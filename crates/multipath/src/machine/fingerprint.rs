@@ -15,8 +15,8 @@ impl<E: Clone> Machine<E> {
     /// replaced by age. Two states with the same future have the same hash, so a search over states can
     /// recognize a state that it has visited.
     pub fn fingerprint(&self, now: Instant, state: &mut impl Hasher) {
-        // Once requests have their ranges, their order has no effect. The order of attempts over different
-        // paths has no effect either.
+        // After the requests have taken their ranges, the order of the requests has no effect. The order
+        // of attempts over different paths has no effect either.
         let of_disk = |(disk, it): (&DiskId, &Disk<E>)| {
             let name = |key| RequestId { disk: *disk, id: requests::RequestId(key) };
             it.records.iter().map(|(key, _)| name(key)).collect::<Vec<_>>()

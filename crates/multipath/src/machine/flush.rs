@@ -12,7 +12,7 @@ use crate::unit::Unit;
 
 /// Number of consecutive unit attentions after which a command is not sent again.
 pub(super) const MAX_ATTENTIONS: u32 = 8;
-/// All disks of a machine share one [`Durability`](crate::Durability).
+/// All disks of a machine share one [`Durability`](crate::Durability), so they count as one owner of flushes.
 const OWNER: FlushOwner = FlushOwner(0);
 
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ struct Running<E> {
     id: FlushId,
     disk: DiskId,
     path: PathId,
-    /// The attempt of the engine; `None` once it is cancelled.
+    /// The attempt of the request for this flush; `None` after it was cancelled.
     attempt: Option<requests::AttemptId>,
     has_begun: bool,
     is_answered: bool,
@@ -43,7 +43,7 @@ pub(super) struct Flushes<E> {
 pub(super) enum Act<E> {
     /// Send this command, and report its end.
     Ask(DiskId, FlushId, Question),
-    /// The attempt of the engine has ended, with this failure if there is one.
+    /// The attempt of the flush request has ended, with this failure if there is one.
     End(DiskId, requests::AttemptId, Option<AttemptEnd<E>>),
     /// No action: a flush has ended whose caller was cancelled.
     Nothing,
@@ -169,7 +169,7 @@ impl<E: Clone> Flushes<E> {
         self.procedures.needs_path(path)
     }
 
-    /// Returns whether a flush goes over a path, or waits to.
+    /// Returns whether a flush goes over a path, or waits to go over it.
     pub(super) fn takes(&self, path: PathId) -> bool {
         self.running.iter().any(|running| running.path == path)
     }
@@ -199,7 +199,7 @@ impl<E: Clone> Flushes<E> {
         self.running.iter().position(|running| running.id == flush)
     }
 
-    /// Returns the attempts of the engines, in the order of their start.
+    /// Returns the attempts of the flush requests, in the order of their start.
     pub(super) fn attempts(&self) -> impl Iterator<Item = (DiskId, requests::AttemptId)> {
         self.running.iter().filter_map(|running| Some((running.disk, running.attempt?)))
     }

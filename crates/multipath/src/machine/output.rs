@@ -17,7 +17,7 @@ pub struct DiskId(pub(super) u32);
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RequestId {
     pub(super) disk: DiskId,
-    /// The identifier of the request in the engine of its disk.
+    /// The identifier of the request within its disk.
     pub(super) id: requests::RequestId,
 }
 
@@ -27,7 +27,7 @@ pub struct AttemptId(pub(super) AttemptKey);
 
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum AttemptKey {
-    /// An attempt of a request, by its identifier in the engine of its disk.
+    /// An attempt of a request, by its identifier within its disk.
     OfRequest(DiskId, requests::AttemptId),
     /// A command of a flush, or of an identification.
     Question(Key),
@@ -84,7 +84,7 @@ pub enum Done {
 /// Reason why a request has failed. `E` is the error of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure<E> {
-    /// A failure that the engine of the disk reports.
+    /// A failure that follows from the attempts of the request, or from a refusal of all requests.
     Request(requests::Failure<E>),
     /// A lost session was writing in the range, and its write may still be executed after the time limit.
     InDoubt,
@@ -95,7 +95,7 @@ pub enum Failure<E> {
 pub enum Output<E> {
     /// Send a command over a path. Commands of a path must be sent in the order of these outputs.
     Send {
-        /// The attempt, by which the end is reported.
+        /// The attempt. Report the end of the command with this identifier.
         attempt: AttemptId,
         /// The path.
         path: PathId,
@@ -111,7 +111,7 @@ pub enum Output<E> {
     Completed {
         /// The request.
         request: RequestId,
-        /// Its result.
+        /// The result of the request.
         result: Result<Done, Failure<E>>,
     },
     /// Log out the session of a path that was removed: nothing is in flight there, and no flush needs its

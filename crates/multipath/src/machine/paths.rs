@@ -18,9 +18,9 @@ use crate::unit::{Reported, Unit};
 pub struct PathFacts {
     /// Limits of what may be in flight on the path.
     pub credit: Credit,
-    /// The number of shared reasons when the unit was identified over the session.
+    /// The result of `Identity::shared_reasons` when the unit was identified over the session.
     pub asked_at: SharedReasons,
-    /// Reports of the unit to the session since then.
+    /// Reports of the unit to the session since that identification.
     pub reported: Option<Reported>,
 }
 
@@ -141,7 +141,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Passes the end of an attempt to the engine of its disk.
+    /// Passes the end of an attempt to the `Requests` of its disk.
     pub(super) fn end_of_engine(
         &mut self,
         disk: DiskId,
@@ -188,8 +188,8 @@ impl<E: Clone> Machine<E> {
         for path in self.leaving.extract_if(.., |path| !flushes.uses(*path)) {
             self.unit.remove_path(path);
         }
-        // One at a time: if two closed paths have the same reports of resets, one of them must stay for the
-        // next flush.
+        // Log out of one path at a time: if two closed paths have the same reports of resets, one of them must
+        // stay for the next flush.
         while let Some(path) = self.path_that_is_over() {
             self.with_engine_of(path, |engine| engine.remove_path(path));
             self.paths.remove(&path);

@@ -18,7 +18,7 @@ use crate::unit::Begun;
 #[derive(Clone, Debug)]
 pub(super) struct Disk<E> {
     pub(super) requests: Requests<E>,
-    /// State of each request that the engine does not have.
+    /// State of each request that `requests` does not have.
     pub(super) records: Secondary<Record>,
     /// The number of losses that the disk has reported.
     pub(super) seen: LossCount,
@@ -38,7 +38,8 @@ pub(super) struct Path<E> {
     pub(super) unproven: VecDeque<AttemptId>,
     /// The identification over this path, while it is in flight.
     pub(super) question: Option<AttemptId>,
-    /// When the identification is repeated, after one without a result; `None` if none waits for a repetition.
+    /// When the identification is repeated, because the previous one had no result; `None` if no repetition is
+    /// due.
     pub(super) ask_at: Option<Instant>,
     /// Number of consecutive identifications without a result.
     pub(super) unanswered: u32,
@@ -88,7 +89,7 @@ pub(super) enum Progress {
     /// The attempt waits until the unit is identified.
     Held,
     Sent(Begun),
-    /// The attempt has ended with GOOD, which is trusted only once the unit is identified.
+    /// The attempt has ended with GOOD, which is trusted only after the unit is identified.
     Unproven(Begun),
 }
 

@@ -83,8 +83,8 @@ impl<E: Clone> Machine<E> {
         if judged.end != End::Good {
             self.ended(attempt, &record, judged, now);
         } else if matches!(record.what, What::Identify(_)) {
-            // A successful identification ends by `identified`. One that ends here has no result, so it is
-            // repeated.
+            // A successful identification ends by `identified`. An identification that ends here has no
+            // result, so it is repeated.
             self.question_failed(attempt, &record, End::NoAnswer, now);
         } else if is_in_question {
             if let Some(attempt) = self.attempts.get_mut(attempt) {
@@ -100,8 +100,8 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// Records the result of an identification: the unit is the known one, or the path leads to another one,
-    /// for good.
+    /// Records the result of an identification: either the unit is the known one, or the path leads to another
+    /// unit, which is final.
     pub fn identified(
         &mut self,
         attempt: AttemptId,
@@ -158,7 +158,7 @@ impl<E: Clone> Machine<E> {
         let (held, unproven) =
             (std::mem::take(&mut state.held), std::mem::take(&mut state.unproven));
         for id in held {
-            // A read may have completed over another path meanwhile.
+            // A read may have completed over another path meanwhile. Then the held attempt is not sent.
             let request = self.request_of(id);
             if request.is_none_or(|request| self.record(request).is_some()) {
                 self.begin(id);
@@ -195,7 +195,7 @@ impl<E: Clone> Machine<E> {
         let is_wanted = request.is_some_and(|request| self.record(request).is_some());
         let means = match record.what {
             What::Request { writes: true, .. } => GoodEnd::Wrote,
-            // The caller records what the GOOD shows when the whole flush has ended.
+            // The meaning of this GOOD is recorded when the whole flush has ended.
             What::Flush(..) if record.command == Command::Flush => GoodEnd::SaysNothing,
             What::Request { .. } | What::Flush(..) => GoodEnd::NoReset,
             What::Identify(_) => GoodEnd::SaysNothing,
@@ -256,7 +256,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Ends an attempt that the engine does not need any more, and that is not in flight at the unit.
+    /// Ends an attempt that its request does not need any more, and that is not in flight at the unit.
     pub(super) fn withdraw(&mut self, id: AttemptId, now: Instant) {
         let Some(record) = self.attempts.get(id).copied() else { return };
         if let Some(path) = self.paths.get_mut(&record.path) {
@@ -304,7 +304,7 @@ impl<E: Clone> Machine<E> {
         self.flushes.on_end((flush, question), end, failure, &mut self.unit);
     }
 
-    /// Completes the request of a flush, after the result was recorded in the durability.
+    /// Completes the request of a flush, after the result was recorded in `Unit::durability`.
     pub(super) fn flushed(&mut self, request: RequestId) {
         let Some(record) = self.record(request).copied() else { return };
         let losses = self.unit.durability.report_losses();
@@ -326,7 +326,7 @@ impl<E: Clone> Machine<E> {
             return false;
         };
         match act {
-            // The witness was lost before the command was repeated.
+            // The witness was lost before the command was repeated, so the command cannot be sent.
             Act::Ask(_, flush, question) if !self.paths.contains_key(&question.path) => {
                 let end = flushing::End::NoAnswer;
                 self.flushes.on_end((flush, question), end, None, &mut self.unit);

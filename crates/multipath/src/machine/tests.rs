@@ -104,8 +104,8 @@ fn a_disk_leaves_with_the_last_of_its_attempts() {
     assert!(machine.is_idle() && outputs(&mut machine).is_empty());
 }
 
-/// Disks of one machine share its durability, so a disk that wrote nothing reports the loss of another one.
-/// This is why `iscsi-initiator` keeps a separate durability for each disk: the other disk has lost nothing.
+/// Disks of one machine share its `Durability`, so a disk that wrote nothing reports the loss of another
+/// disk. This is why `iscsi-initiator` keeps a separate `Durability` for each disk.
 #[test]
 fn with_one_durability_for_all_a_disk_that_wrote_nothing_reports_the_loss_of_another() {
     let now = start();

@@ -12,8 +12,8 @@ use crate::ranges::{Admitted, RangeId, Ranges};
 /// The ranges of the unit that requests and attempts hold.
 ///
 /// A write takes its range before anything else. The request holds the range until it has ended. Each attempt
-/// holds it until the unit has ended the attempt, or until it is certain that the lost session of the attempt
-/// will not execute it any more.
+/// holds it until the unit has ended the attempt. If the session of the attempt is lost, the attempt holds
+/// the range until it is certain that the target will not execute the attempt any more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     ranges: Ranges,
@@ -90,7 +90,8 @@ impl Writes {
         self.release(id);
     }
 
-    /// Settles all ranges that a lost session was writing.
+    /// Releases all ranges that a lost session was writing, because the target will not execute these writes
+    /// any more.
     pub(super) fn settle(&mut self, path: PathId) {
         for id in self.in_doubt.remove(&path).unwrap_or_default() {
             let admitted = self.ranges.settle(id);

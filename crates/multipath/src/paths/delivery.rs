@@ -25,11 +25,12 @@ pub(super) struct Delivery {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     delivered: u64,
-    /// When the previous request completed, and when it was sent. Both are the time at which the path was
-    /// taken if no other request was in flight then.
+    /// When the previous request completed, and in `last_sent_at` when it was sent. Both are the time at
+    /// which this request took the path, if no other request was in flight then.
     delivered_at: Instant,
     last_sent_at: Instant,
-    /// Whether no more work waited, so that the measured rate may be less than the path can carry.
+    /// Whether no further request waited for a path. Then the measured rate may be less than the path can
+    /// carry.
     app_limited: bool,
 }
 
@@ -80,7 +81,8 @@ impl Delivery {
         self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
         self.link.observe_round_trip(time, now);
         if before.app_limited {
-            // The sample would not count, so it is not computed.
+            // The estimator ignores rates that were measured while no more work waited, so this rate is not
+            // computed.
             return;
         }
         let rate = Rate::of(self.delivered - before.delivered, before.interval(taken_at, now));
@@ -98,8 +100,8 @@ impl Default for Delivery {
 
 impl Progress {
     /// Returns the time in which the bytes were delivered while a request was in flight that took the path at
-    /// `taken_at`. It is at least the time in which they were sent: after a lost segment many responses
-    /// arrive together.
+    /// `taken_at`. The result is at least the time in which the bytes were sent, because many responses
+    /// arrive together after a lost segment.
     fn interval(&self, taken_at: Instant, now: Instant) -> Duration {
         let answers = now.saturating_duration_since(self.delivered_at);
         answers.max(taken_at.saturating_duration_since(self.last_sent_at))

@@ -1,4 +1,4 @@
-//! Time limits of hedged requests: a request is also sent over a second path, and the first result is used.
+//! Time limits of hedging: a late request is also sent over a second path, and the first result is used.
 
 use std::time::Duration;
 

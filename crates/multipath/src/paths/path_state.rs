@@ -73,12 +73,12 @@ pub(super) struct PathState {
     pub(super) delivery: Delivery,
     /// Whether the path takes no more requests.
     pub(super) is_closing: bool,
-    /// Whether the request in flight must stay the only one.
+    /// Whether the request in flight must stay the only request on the path.
     pub(super) is_alone: bool,
     pub(super) access: Access,
-    /// Since when requests are in flight and none has completed.
+    /// Time from which requests are in flight and none has completed.
     silent_since: Option<Instant>,
-    /// Until when other paths come first, because the unit has refused a request over this one.
+    /// Time until which other paths come first, because the unit has refused a request over this path.
     pub(super) held_up_until: Option<Instant>,
 }
 
@@ -86,11 +86,11 @@ pub(super) struct PathState {
 pub(super) const MIN_LEN: u64 = 4096;
 /// Bytes that may be in flight on every path, however slow it is.
 const MIN_CREDIT: u64 = 256 << 10;
-/// Bytes that may be in flight on every path while its rate rises, divided by the number of paths. This is
-/// what slow start sends in its first eight round trips.
+/// Bytes that may be in flight on a path while its rate rises. Several paths share this number equally. Slow
+/// start sends this number of bytes in its first eight round trips.
 const MIN_CREDIT_IN_STARTUP: u64 = 4 << 20;
 
-/// Each path's part of the limits, if all paths are equal.
+/// Limits for one path, if all paths of the disk have equal parts of the total.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     min_in_startup: u64,

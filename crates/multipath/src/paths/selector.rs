@@ -41,7 +41,7 @@ const HOLD_UP: Duration = Duration::from_secs(1);
 /// length without R2T.
 const MIN_REQUEST_LEN: u64 = 64 << 10;
 
-/// Rank of a path; the lowest is the best. A silent path comes last, whatever its port.
+/// Rank of a path; the lowest is the best. A path that does not respond comes last, whatever its port.
 type Rank = (bool, Priority);
 
 impl PathSelector {
@@ -150,8 +150,8 @@ impl PathSelector {
         self.paths.iter().any(|path| path.is_closing)
     }
 
-    /// Returns the rank of a path. For the only path, silence has no effect on the choice and is expensive to
-    /// compute, so it is not computed (docs/design/hot-path.md).
+    /// Returns the rank of a path. Whether the only path responds has no effect on the choice and is expensive
+    /// to compute, so it is not computed (docs/design/hot-path.md).
     fn rank(&self, path: &PathState, now: Instant) -> Rank {
         let is_silent = self.paths.len() > 1 && path.is_silent(&self.hedge, now);
         (is_silent, path.access.priority())

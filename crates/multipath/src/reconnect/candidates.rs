@@ -67,7 +67,8 @@ impl Candidates {
     pub(super) fn failed(&mut self, portal: PortalId, outlook: Outlook, now: Instant) {
         match outlook {
             Outlook::MayPass => {}
-            // Only consecutive refusals count.
+            // The target has accepted the credentials, so all tries are available again: only consecutive
+            // refusals count.
             Outlook::LoginAccepted => {
                 let of_portal = self.all.iter_mut().find(|one| one.portal == portal);
                 let credentials = CredentialTries::within(self.retry_timeout);
@@ -113,7 +114,8 @@ mod tests {
         assert_eq!(candidates.due(now), [1, 2, 0, 3, 4].map(PortalId));
     }
 
-    /// LOG-18: while a target restarts, only a refused password or another unit removes a portal.
+    /// LOG-18: a temporary failure never removes a portal. A failure that another try would repeat removes
+    /// its portal, and a failure that every later try would repeat removes all portals.
     #[test]
     fn log_18_a_portal_is_left_only_where_another_try_ends_the_same_way() {
         let (mut candidates, now) = candidates(2, 1);
@@ -129,7 +131,8 @@ mod tests {
         assert!(candidates.is_empty());
     }
 
-    /// LOG-18: a wrong password is tried a few times with growing pauses, independently of the other portals.
+    /// LOG-18: a wrong password is tried a few times at one portal with growing pauses, independently of the
+    /// other portals.
     #[test]
     fn log_18_refused_credentials_rest_longer_and_longer() {
         let (mut candidates, mut now) = candidates(2, 0);
@@ -146,7 +149,8 @@ mod tests {
         assert_eq!(rests, [1, 2, 4, 8, 16, 32]);
     }
 
-    /// LOG-18: a target that starts twice refuses a password that it has accepted in between.
+    /// LOG-18: a target accepts a password between two refusals. Then the number of tries and the pauses
+    /// begin again.
     #[test]
     fn log_18_credentials_that_were_accepted_are_tried_as_often_again() {
         for (outlook, expected) in [(Outlook::MayPass, 8), (Outlook::LoginAccepted, 1)] {

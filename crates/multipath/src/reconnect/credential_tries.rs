@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::reconnect::back_off::BackOff;
 
-/// Number of consecutive tries, including the first one.
+/// Number of consecutive tries with refused credentials, including the first one.
 const TRIES: u32 = 7;
 /// The first pause is the retry timeout divided by this number. Each pause is twice the previous one, so all
 /// tries fit into the retry timeout.

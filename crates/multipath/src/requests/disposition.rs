@@ -7,7 +7,7 @@
 //! | withdrawn before it was sent | retry immediately | the same |
 //! | INVALID COMMAND OPERATION CODE of a 16-byte command | retry in 10 bytes | the same |
 //! | the port does not serve the unit, and another one does | failover immediately | |
-//! | the port does not serve the unit, and none does | pause, if the disk looks for other ports; otherwise the path is set aside | pause while the port changes its state |
+//! | the port does not serve the unit, and none does | pause, if the disk looks for other ports or the unit reports the states of its ports; otherwise the path is set aside | pause while the port changes its state |
 //! | BUSY, TASK SET FULL, becoming ready | pause | pause, a few times |
 //! | TASK ABORTED, timed out | pause | fail |
 //! | ABORTED COMMAND | pause, for a shorter time | pause, a few times |
@@ -75,7 +75,7 @@ pub enum Disposition {
     /// The request is retried after a pause, within this time limit. Until then, other paths are preferred to
     /// its path.
     Pause(Limit),
-    /// The path takes no more requests, and the request is sent over another one.
+    /// The path takes no more requests, and the request is sent over another path.
     SetPathAside,
     /// The path, or one of its connections, is lost. The request is sent over any path with credit.
     NextPath,
@@ -167,7 +167,7 @@ const fn of_disk(end: End, facts: &Facts) -> Disposition {
 /// report the states of its ports.
 pub const fn refuses_by_port(end: End, facts: &Facts) -> bool {
     let is_refused = matches!(end, End::Port(_));
-    // A port that returns INVALID FIELD IN CDB for a command that the unit supports is out of use, if another
+    // INVALID FIELD IN CDB for a command that the unit supports means that the port is out of use, if another
     // port accepts commands.
     let is_senseless = matches!(end, End::InvalidField) && facts.is_plain && facts.others_serve;
     facts.follows_access && (is_refused || is_senseless)

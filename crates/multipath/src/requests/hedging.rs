@@ -20,8 +20,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Sets the timer at which the request is late. With a single path no timer is needed: it is set when
-    /// [another path](Self::arm_hedges) is added.
+    /// Sets the timer at which the request is late. With a single path no timer is needed:
+    /// [`arm_hedges`](Self::arm_hedges) sets the timer when another path is added.
     pub(super) fn arm_hedge(&mut self, request: RequestId, now: Instant) {
         let Some((path, _)) = self.only_attempt(request) else { return };
         let is_only = self.selector.is_only(path);
@@ -33,7 +33,7 @@ impl<E: Clone> Requests<E> {
     }
 
     /// Sets the timers of requests in flight after a path was added: requests on the path that was the only
-    /// one may be late too.
+    /// one had no timer.
     pub(super) fn arm_hedges(&mut self, now: Instant) {
         let can_be_hedged = |record: &Request<E>| {
             let is_in_flight =
@@ -60,7 +60,7 @@ impl<E: Clone> Requests<E> {
             return;
         }
         if self.selector.is_only(path) {
-            // There is no other path, so nothing is reserved.
+            // There is no other path, so no memory is reserved for a second copy.
             record.hedge = Hedge::None;
             return;
         }

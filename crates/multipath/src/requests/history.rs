@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use crate::reconnect::BackOff;
 
-/// Number of consecutive losses after which a request is sent alone.
+/// Number of consecutive lost sessions after which a request is sent alone.
 const SUSPECT: u32 = 3;
-/// Number of losses while alone after which a request fails.
+/// Number of lost sessions on which a request was alone after which the request fails.
 const GUILTY: u32 = 5;
-/// Each session that is lost without a suspect alone on it raises `GUILTY` by this number.
+/// Each session that is lost while no suspected request was alone on it raises `GUILTY` by this number.
 const DOUBT: u32 = 3;
 /// Maximum by which `GUILTY` is raised.
 const MAX_DOUBT: u32 = 15;
-/// Number of consecutive losses after which a request fails in any case.
+/// Number of lost sessions after which a request fails in any case.
 const MAX_LOSSES: u32 = 100;
 /// Number of consecutive refusals by ports after which a request pauses.
 const MAX_REFUSALS: u32 = 8;
@@ -44,7 +44,7 @@ struct Held {
     since: Instant,
     /// Time limit of the retries for the reason of the last refusal.
     limit: Duration,
-    /// When this time limit began.
+    /// When the time limit `limit` began.
     limit_since: Instant,
     pauses: u32,
 }
@@ -54,20 +54,20 @@ struct Held {
 struct Suspicion {
     /// Number of lost sessions over which the request had been sent.
     losses: u32,
-    /// Number of these sessions on which nothing else was in flight.
+    /// Number of lost sessions on which only this request was in flight.
     alone: u32,
     /// Value of `plain_losses` in [`lost`](History::lost) when the request was first alone on a lost session.
     plain_losses: u64,
 }
 
-/// Decision after a loss.
+/// Decision after the loss of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AfterLoss {
     /// Make another attempt.
     Retry,
     /// The request ends each session: it ended this number of consecutive sessions with nothing else in flight.
     EndsSessions(u32),
-    /// There were too many losses.
+    /// Too many sessions were lost under the request.
     GiveUp,
 }
 
@@ -158,8 +158,8 @@ impl<E> History<E> {
         }
     }
 
-    /// Extends the time limits by the time that the request waited for its class, because the unit did not
-    /// cause that delay.
+    /// Extends the time limits by the time that the request waited for its traffic class, because the unit did
+    /// not cause that delay.
     pub fn waited_in_class(&mut self, time: Duration) {
         if let Some(held) = &mut self.held {
             let later = |at: Instant| at.checked_add(time).unwrap_or(at);
@@ -168,10 +168,12 @@ impl<E> History<E> {
     }
 
     /// Records that a session or connection was lost under the request. `was_sent` is whether the request may
-    /// have been executed, `plain_losses` how many sessions were lost so far without a suspect alone on them.
+    /// have been executed, `plain_losses` the number of sessions that were lost so far without a suspected
+    /// request alone on them.
     pub fn lost(&mut self, was_sent: bool, was_alone: bool, plain_losses: u64) -> AfterLoss {
         self.losses = self.losses.saturating_add(1);
-        // Over the next session the unit may accept the request immediately.
+        // The unit may accept the request over the next session, so the pauses and their time limits begin
+        // again.
         self.held = None;
         if was_sent {
             self.suspicion.add(was_alone, plain_losses);
@@ -244,8 +246,8 @@ mod tests {
         history.waited_in_class(Duration::MAX);
     }
 
-    /// Returns the number of losses after which the request fails. Before each loss with the request alone on
-    /// the session, `plain_per_loss` sessions are lost without a suspect alone on them.
+    /// Returns the number of lost sessions after which the request fails. Before each session that is lost with
+    /// only this request on it, `plain_per_loss` other sessions are lost.
     fn losses_until_proven(plain_per_loss: u64) -> Option<u32> {
         let mut history = History::<()>::default();
         let mut plain = 0;
@@ -264,7 +266,8 @@ mod tests {
     #[test]
     fn a_request_that_ends_sessions_alone_is_proven_guilty() {
         assert_eq!(losses_until_proven(0), Some(SUSPECT + GUILTY));
-        // On a link that drops as often without the request, more losses are needed.
+        // On a link that drops as often without the request, more lost sessions are needed before the request
+        // fails.
         assert_eq!(losses_until_proven(1), Some(SUSPECT + GUILTY + MAX_DOUBT));
     }
 

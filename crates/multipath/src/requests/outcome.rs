@@ -163,7 +163,7 @@ impl<E: Clone> Requests<E> {
         now: Instant,
     ) {
         let RequestLimits { retry_timeout, aborted_timeout, pauses, .. } = self.limits;
-        // Otherwise a second copy that waits for a path would take a place during the pause, in addition to the
+        // Drop a second copy that waits for a path: it would take a place during the pause, in addition to the
         // place that the request keeps.
         self.drop_hedge(request);
         let Some(record) = self.requests.get_mut(request.0) else { return };
@@ -184,8 +184,8 @@ impl<E: Clone> Requests<E> {
             self.complete(request, Err(failure));
             return self.released(permit.path(), now);
         }
-        // If the unit also refused the requests before this one, its waiting time counts as time in which the
-        // unit refused it.
+        // If the unit refuses all requests, the time that this request has waited since it was submitted counts
+        // as time in which the unit has refused it.
         let since = record.asked.max(*self.refused_since.get_or_insert(now));
         let pause = record.history().pause(pauses, limit, (retry_timeout, since), now);
         let Some(pause) = pause else {
@@ -218,7 +218,7 @@ impl<E: Clone> Requests<E> {
         let plain_losses = self.plain_losses;
         self.refused_since = None;
         let Some(record) = self.requests.get_mut(request.0) else { return };
-        // A suspect is always alone on its path.
+        // A suspect (a request that may be the cause of lost sessions) is always alone on its path.
         let was_alone = record.is_suspect();
         let history = record.history();
         let next = history.lost(was_sent, was_alone, plain_losses);
@@ -248,8 +248,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Sends a request again over any path with credit, after the wait for its class. With `is_first` it goes
-    /// before other waiting requests.
+    /// Sends a request again over any path with credit, after the wait for its traffic class. With `is_first`
+    /// it goes before other waiting requests.
     pub(super) fn retry(&mut self, request: RequestId, is_first: bool, now: Instant) {
         if let Some(why) = self.refusal.clone() {
             let Some(record) = self.requests.get_mut(request.0) else { return };

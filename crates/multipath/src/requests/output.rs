@@ -68,7 +68,7 @@ pub enum Output<E> {
     Send {
         /// The request.
         request: RequestId,
-        /// The attempt, by which the end is reported.
+        /// The attempt. Report the end of the command with this identifier.
         attempt: AttemptId,
         /// The path.
         path: PathId,
@@ -122,11 +122,12 @@ pub enum Failure<E> {
         /// The error of the last session.
         cause: E,
     },
-    /// Requests are refused for this reason, and this request was never sent.
+    /// Requests are refused for this reason, and the unit has not executed this request.
     Refused(E),
-    /// Requests are refused, and this request was waiting for a retry after a lost session.
+    /// Requests are refused, and this request was waiting for a retry. An earlier attempt may have executed it,
+    /// for example over a lost session.
     NotRetried {
-        /// The error of the lost session.
+        /// The error of that attempt.
         lost: E,
         /// The reason of the refusal.
         why: E,

@@ -27,7 +27,7 @@ pub struct RequestLimits {
     pub max_attentions: u32,
     /// When a request is hedged.
     pub hedge: HedgePolicy,
-    /// Whether requests wait for their class before they take a path.
+    /// Whether requests wait for their traffic class before they take a path.
     pub is_shaped: bool,
 }
 
@@ -79,9 +79,9 @@ pub enum Route {
 /// State of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
-    /// Waiting for its range, by [`Requests::submit_held`](super::Requests::submit_held).
+    /// Waiting for its byte range, by [`Requests::submit_held`](super::Requests::submit_held).
     Held,
-    /// Waiting for its class.
+    /// Waiting for its traffic class.
     Charging {
         since: Instant,
         /// Whether the request goes before requests that have not had a path yet.
@@ -105,11 +105,11 @@ pub(super) enum State {
 pub(super) enum Hedge {
     /// The request is not hedged, or has two copies in flight.
     None,
-    /// The request is checked at its timer.
+    /// When the timer of the request fires, the request may be late, and is checked.
     Checked,
     /// Waiting for memory.
     Reserving { is_stuck: bool },
-    /// Waiting for its class.
+    /// Waiting for the traffic class of the request.
     Charging { is_stuck: bool },
     /// Waiting for a path.
     Queued,
@@ -118,7 +118,7 @@ pub(super) enum Hedge {
 #[derive(Clone, Debug)]
 pub(super) struct Request<E> {
     pub(super) spec: RequestSpec,
-    /// When the caller requested it, plus the time that the request has waited for its class.
+    /// When the caller made the request, plus the time that the request has waited for its traffic class.
     pub(super) asked: Instant,
     pub(super) state: State,
     pub(super) attempts: SmallVec<[AttemptId; 2]>,
@@ -188,7 +188,7 @@ impl<E> Request<E> {
         self.history.as_deref().is_none_or(History::refusals_left)
     }
 
-    /// Returns the failure for a request that is not sent, because requests are refused.
+    /// Returns the failure for a request that is not sent, because the disk refuses all requests.
     pub(super) fn refused(&mut self, why: E) -> Failure<E> {
         match self.history.as_deref_mut().and_then(History::take_executed) {
             Some(lost) => Failure::NotRetried { lost, why },

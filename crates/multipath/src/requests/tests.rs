@@ -249,7 +249,8 @@ fn a_unit_attention_costs_another_attempt_on_the_same_path() {
     assert_eq!(world.failure(request), Failure::Attempt("an end"));
 }
 
-/// The unit reports several unit attentions, and is busy in between. Both errors are temporary.
+/// The unit reports several unit attentions, and is busy in between. The limit on unit attentions counts
+/// from the last pause, so the request succeeds.
 #[test]
 fn unit_attentions_count_from_the_last_pause() {
     let mut world = World::new(limits(), &[A]);
@@ -282,7 +283,7 @@ fn a_lost_path_leaves_its_requests_to_the_other_one() {
 }
 
 /// The path is lost while a command is in flight that then ends with a unit attention. The request is not
-/// retried over that path; it is sent over the next one.
+/// retried over the lost path; it is sent over the next path.
 #[test]
 fn nothing_is_retried_over_a_path_that_is_lost() {
     let mut world = World::new(limits(), &[A]);
@@ -385,7 +386,8 @@ fn each_attempt_waits_for_the_class() {
     world.end(attempt, End::Busy);
     world.await_timer();
     assert!(world.in_flight.is_empty());
-    // The time that the request waited for its class does not count as time in which the unit refuses it.
+    // The time that the request waited for its traffic class does not count as time in which the unit
+    // refuses it.
     world.pass(MINUTE * 2);
     world.requests.charged(request, world.now);
     world.drain();

@@ -15,7 +15,7 @@ use crate::topology::situation::{
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 /// Time between two tries to open a session at a portal while no path serves the unit.
 pub(super) const INTERVAL_IN_NEED: Duration = Duration::from_secs(1);
-/// Number of sessions that move at the same time.
+/// Maximum number of sessions that move to a better port at the same time.
 pub(super) const MAX_MOVES: usize = 4;
 /// State of one portal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,7 +67,8 @@ impl Facts<'_> {
         served.any(|(portal, _)| !self.has_session(portal)) && self.most_used().is_some()
     }
 
-    /// Decides how to use a session at a portal that had none; `None` if no other portal has several any more.
+    /// Decides how to use a new session at a portal that had no session; `None` if no other portal has several
+    /// sessions any more.
     pub(super) fn youngest_of_most_used(&self) -> Option<Admission> {
         let most_used = self.most_used()?;
         let there = self.situation.sessions.iter().filter(|it| it.portal == most_used);
@@ -81,8 +82,8 @@ impl Facts<'_> {
         own.is_some() && own == self.portals.iter().filter_map(Portal::priority).min()
     }
 
-    /// Returns the sessions that should move, the youngest last: at each port that is worse than the best one
-    /// with a session, all but the first.
+    /// Returns the sessions that should move, the youngest last. At each port that is worse than the best port
+    /// with a session, all sessions but the first one should move.
     pub(super) fn misplaced(&self) -> Vec<PathId> {
         let access =
             |session: &Session| self.portals.get(session.portal.0).and_then(|it| it.access);
@@ -204,7 +205,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Opens a session at the portal without a session that was tried least recently; one at a time.
+    /// Opens a session at a portal without a session: the portal that was tried least recently. One such
+    /// session is opened at a time.
     fn spread(&mut self) {
         let Some(since) = self.facts.uneven_since else { return };
         if self.is_opening(|why| why == Why::Spread) {

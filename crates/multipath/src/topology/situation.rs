@@ -150,7 +150,7 @@ pub struct Changes {
 pub enum Admission {
     /// Use the session in addition to the others.
     Join,
-    /// Use the session instead of this one, which closes.
+    /// Use the session instead of the session on this path, which closes.
     Replace(PathId),
     /// The session is not needed any more: log it out.
     Dismiss,

@@ -331,7 +331,7 @@ fn a_session_at_an_unused_portal_takes_the_place_of_the_youngest_where_there_are
     topology.record(PortalId(1)).tried = Some(now);
     let sessions = at(&[0, 0, 0]);
     let open = |topology: &mut Topology, sessions: &[Session], now: Instant| {
-        // If there is room, sessions at unused portals are opened before sessions move.
+        // `max` leaves no room for a further session, so that a session has to move to the unused portal.
         topology.poll(&Situation { max: 3, ..quiet(sessions) }, &groups, now).open
     };
     assert_eq!(open(&mut topology, &sessions, now), []);

@@ -47,7 +47,8 @@ enum Meaning {
     Nothing,
     /// A reason to revalidate the path.
     Reason,
-    /// The initiator has given the command up, so its status could have reported a reason.
+    /// The initiator has given the command up. The missing status might have reported a reason to revalidate
+    /// the path.
     GivenUp,
 }
 
@@ -123,7 +124,8 @@ impl Unit {
         } else if !sense.deferred && synchronizes_cache && is_write_failure(sense.key) {
             self.durability.on_lost_writes();
             effects.has_failed_flush = true;
-            // A read of blocks that could not be written returns other data from here on.
+            // A read of blocks that could not be written returns other data from here on, so this counts as a
+            // change of the unit.
             self.identity.add_attention();
         }
         if attention == Some(AdditionalSense::NOT_READY_TO_READY_CHANGE) {
@@ -140,9 +142,9 @@ impl Unit {
             | TaskError::Session { sent: false, .. }
             | TaskError::Withdrawn
             | TaskError::Closed => Meaning::Nothing,
-            // The session has ended, so no revalidation is possible over it. But a flush over the same session
-            // that already has a status waits for its earlier commands: the reason keeps its GOOD from being
-            // trusted.
+            // A flush over the same session may already have ended with GOOD, and wait for earlier commands
+            // such as this one. The reason to revalidate keeps the GOOD of the flush from being trusted,
+            // although nothing can be sent over the ended session.
             TaskError::Session { .. }
             | TaskError::ConnectionLost { .. }
             | TaskError::TargetFailure(_) => {
@@ -153,7 +155,7 @@ impl Unit {
                 self.on_hidden_report(path);
                 Meaning::GivenUp
             }
-            // TimedOut: the status was missing for longer than a unit attention takes, so it was none.
+            // No reason to revalidate. TimedOut: a unit attention would have arrived earlier.
             // DataDigest: the command has moved data, so it did not end with a unit attention.
             TaskError::TimedOut | TaskError::DataDigest | _ => {
                 self.on_hidden_report(path);

@@ -7,7 +7,7 @@ use crate::{random, search, small};
 /// Maximum number of states of all small worlds together. It is well above the real number.
 const MAX_STATES: usize = 500_000;
 
-/// In no order of events in a small world does a check of the model fail, and each kind of event occurs in
+/// No check of the model fails in any order of events in a small world, and each kind of event occurs in
 /// some world.
 #[test]
 fn no_state_of_a_small_world_breaks_a_promise() {
@@ -28,8 +28,8 @@ fn no_state_of_a_small_world_breaks_a_promise() {
     assert!(seen.flushes > 0, "no flush is answered");
 }
 
-/// In no random episode of a larger world, with all events of targets and paths, does a check of the model
-/// fail.
+/// No check of the model fails in any random episode of a larger world, with all events of targets and
+/// paths.
 #[test]
 fn no_random_episode_breaks_a_promise() {
     let start = Instant::now();

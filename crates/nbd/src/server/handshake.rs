@@ -324,7 +324,7 @@ impl Handshake {
                 self.acknowledge(option);
                 return Ok(None);
             }
-            // `option_header` has let no other option come this far.
+            // `option_header` skips the data of every other option, so no other option comes here.
             _ => {
                 self.answer(option, OptionError::Unsupported.to_wire(), &[]);
                 return Ok(None);

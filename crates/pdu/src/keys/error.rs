@@ -4,8 +4,8 @@ use thiserror::Error;
 
 /// Violations of RFC 7143 §6.1 by a text, or by a value in it.
 ///
-/// Names and short values are quoted, cut to 64 characters. Binary items are never quoted, as they may belong
-/// to an authentication.
+/// Names and short values are quoted, cut to 64 characters. Binary items are never quoted, because they may
+/// belong to an authentication.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TextError {

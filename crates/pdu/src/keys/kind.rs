@@ -56,8 +56,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the result of a numerical key: the lesser or the greater number. For a kind without such a
-    /// function, returns `answered`.
+    /// Returns the result of a numerical key: the lesser or the greater number. For any other kind, returns
+    /// `answered`.
     pub fn number_result(&self, offered: u32, answered: u32) -> u32 {
         match self {
             Self::Minimum { .. } => offered.min(answered),
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// Returns the result of a boolean key. For a kind without a function over booleans, returns `answered`.
+    /// Returns the result of a boolean key. For any other kind, returns `answered`.
     pub const fn boolean_result(&self, offered: bool, answered: bool) -> bool {
         match self {
             Self::And { .. } => offered && answered,

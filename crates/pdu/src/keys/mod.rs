@@ -84,13 +84,13 @@ fn decode_pair(pair: &[u8]) -> Result<(&str, &str), TextError> {
     Ok((key, value))
 }
 
-/// Returns the bytes up to the first one that is not UTF-8.
+/// Returns the text before the first byte that is not UTF-8.
 fn legible(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
-/// Returns whether a name follows the rule of RFC 7143 §6.1 for key names. Exceptions of this and later
-/// standards are allowed: `#` in registered names (RFC 7143 §13.26), and the small first letter of
+/// Returns whether a name follows the rule of RFC 7143 §6.1 for key names. Allows the exceptions that RFC
+/// 7143 and later standards make: `#` in registered names (RFC 7143 §13.26), and the small first letter of
 /// iSCSIProtocolLevel.
 fn is_standard_label(key: &str) -> bool {
     let first = key.as_bytes().first().is_some_and(u8::is_ascii_uppercase);

@@ -2,7 +2,7 @@
 
 /// Escapes the control characters, line separators and direction marks of a text, for example as `\u{1b}`. So
 /// the text cannot move a cursor, start a line or reverse the text after it on a terminal. All other
-/// characters, of any script, stay.
+/// characters, of any script, are unchanged.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

@@ -29,11 +29,11 @@ pub enum Scope {
 /// The side that may send a key first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sender {
-    /// Only the initiator.
+    /// Only the initiator may send the key first.
     Initiator,
-    /// Only the target.
+    /// Only the target may send the key first.
     Target,
-    /// Both.
+    /// The initiator or the target may send the key first.
     Either,
 }
 
@@ -198,7 +198,7 @@ keys! {
     /// Normal, or Discovery to find targets only.
     SessionType "SessionType" Declaration
         LeadingLogin Session Initiator true false "RFC 7143 §13.21";
-    /// How the target reports tasks that are ended by a function for several tasks.
+    /// How the target reports tasks that are ended by a task management function for several tasks.
     TaskReporting "TaskReporting" List
         LeadingLogin Session Either false true "RFC 7143 §13.23";
     /// 1 for RFC 7143, 2 for the SCSI features of RFC 7144.

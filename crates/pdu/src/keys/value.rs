@@ -16,7 +16,7 @@ pub const CRC32C: &str = "CRC32C";
 pub const ALL_TARGETS: &str = "All";
 /// The SessionType of a session without SCSI commands (RFC 7143 §13.21).
 pub const DISCOVERY: &str = "Discovery";
-/// The SessionType of a session with a target (RFC 7143 §13.21).
+/// The SessionType of a session with SCSI commands (RFC 7143 §13.21).
 pub const NORMAL: &str = "Normal";
 /// The TaskReporting that every implementation supports (RFC 7143 §13.23).
 pub const RFC3720: &str = "RFC3720";

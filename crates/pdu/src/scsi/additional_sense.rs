@@ -21,7 +21,7 @@ impl AdditionalSense {
     pub const ASYMMETRIC_ACCESS_STATE_TRANSITION: Self = Self::new(0x04, 0x0a);
     /// 04/0B: this port does not serve the unit at present; another port of the target does.
     pub const TARGET_PORT_IN_STANDBY_STATE: Self = Self::new(0x04, 0x0b);
-    /// 04/0C: this port does not serve the unit, and not soon either; another port of the target does.
+    /// 04/0C: this port does not serve the unit, and will not do so soon; another port of the target does.
     pub const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self::new(0x04, 0x0c);
     /// 04/12: the unit is offline until an administrator changes that.
     pub const LOGICAL_UNIT_OFFLINE: Self = Self::new(0x04, 0x12);
@@ -53,7 +53,7 @@ impl AdditionalSense {
     pub const RESERVATIONS_PREEMPTED: Self = Self::new(0x2a, 0x03);
     /// 2A/04: the holder has released the reservation.
     pub const RESERVATIONS_RELEASED: Self = Self::new(0x2a, 0x04);
-    /// 2A/05: another initiator has removed the registration of this one.
+    /// 2A/05: another initiator has removed the registration of this initiator.
     pub const REGISTRATIONS_PREEMPTED: Self = Self::new(0x2a, 0x05);
     /// 2A/06: ports of the target have changed their access state for the unit.
     pub const ASYMMETRIC_ACCESS_STATE_CHANGED: Self = Self::new(0x2a, 0x06);
@@ -92,14 +92,14 @@ impl AdditionalSense {
     pub const fn is_in_progress(self) -> bool {
         const STARTS: u8 = AdditionalSense::BECOMING_READY.ascq;
         const CHANGES_STATE: u8 = AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION.ascq;
-        // A rebuild, a recalculation, an operation, a long write, a self-test; an allocation of space, a
-        // START STOP UNIT, a configuration.
+        // The unit is busy with a rebuild, a recalculation, an operation, a long write, a self-test, an
+        // allocation of space, a START STOP UNIT or a configuration.
         let keeps_content = matches!(self.ascq, 0x05..=0x09 | 0x14 | 0x1a | 0x1d);
         let passes = matches!(self.ascq, STARTS | CHANGES_STATE) || keeps_content;
         self.asc == Self::BECOMING_READY.asc && passes
     }
 
-    /// Returns the name of the pair in SPC-4; `None` for vendor specific, reserved and rare ones.
+    /// Returns the name of code and qualifier in SPC-4; `None` if they are vendor specific, reserved or rare.
     pub fn name(self) -> Option<&'static str> {
         let pair = u16::from_be_bytes([self.asc, self.ascq]);
         let exact = find(NAMES, pair);

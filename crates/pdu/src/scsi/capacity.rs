@@ -57,7 +57,7 @@ pub struct ReadCapacity16 {
     pub protection_type: Option<u8>,
     /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: a physical block is 2^n blocks, n 0 to 15.
     pub physical_block_exponent: u8,
-    /// LBPME: blocks can be deallocated, by the commands in VPD page B2.
+    /// LBPME: blocks can be deallocated, by the commands that VPD page B2 lists.
     pub provisioning_management: bool,
     /// LBPRZ: deallocated blocks read as zeros.
     pub unmapped_reads_zeros: bool,
@@ -90,7 +90,7 @@ impl ReadCapacity16 {
         })
     }
 
-    /// Returns the number of blocks; for 2^64 blocks it is one less.
+    /// Returns the number of blocks; 2^64 - 1 if the unit has 2^64 blocks.
     pub const fn blocks(&self) -> u64 {
         self.last_lba.saturating_add(1)
     }

@@ -32,10 +32,10 @@ pub enum SenseFormat {
 /// The options of WRITE SAME (SBC-3).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct WriteSameFlags {
-    /// UNMAP: the device may deallocate the blocks if they then read as the data to write.
+    /// UNMAP: the device may deallocate the blocks if a read of them then returns the data to write.
     pub unmap: bool,
-    /// NDOB: the command has no data, and the blocks become zeros. WRITE SAME (16) only; WRITE SAME (10) has
-    /// no such bit and omits it.
+    /// NDOB: the command has no data, and the blocks become zeros. Only WRITE SAME (16) has this bit; WRITE
+    /// SAME (10) is created without it.
     pub ndob: bool,
     /// ANCHOR: deallocated blocks keep their space, so that a later write cannot fail for lack of space.
     pub anchor: bool,
@@ -88,8 +88,8 @@ impl Cdb {
         Self::short(field.get(..len).unwrap_or(field))
     }
 
-    /// Creates a short block. Invariant: `source` has at most 16 bytes; `zip` would truncate longer ones
-    /// instead of a panic.
+    /// Creates a short block. Invariant: `source` has at most 16 bytes; `zip` would truncate a longer one
+    /// without a panic.
     pub(super) fn short(source: &[u8]) -> Self {
         let mut bytes = [0; Self::SHORT_LEN];
         let mut len = 0;
@@ -229,14 +229,14 @@ impl Cdb {
     }
 
     /// Creates WRITE SAME (10), which writes the data of one block to `blocks` blocks (SBC-3). Zero `blocks`
-    /// means all to the end of the medium; if VPD page B0 sets WSNZ, it is refused.
+    /// means all to the end of the medium; the device refuses zero if VPD page B0 sets WSNZ.
     pub fn write_same_10(lba: u32, blocks: u16, flags: WriteSameFlags) -> Self {
         Self::of_10(operation::WRITE_SAME_10, flags.bits(), lba, blocks)
     }
 
     /// Creates WRITE SAME (16), which writes the data of one block, or zeros, to `blocks` blocks, with a
-    /// 64-bit address (SBC-3). Zero `blocks` means all to the end of the medium; if VPD page B0 sets WSNZ, it
-    /// is refused.
+    /// 64-bit address (SBC-3). Zero `blocks` means all to the end of the medium; the device refuses zero if
+    /// VPD page B0 sets WSNZ.
     pub fn write_same_16(lba: u64, blocks: u32, flags: WriteSameFlags) -> Self {
         let ndob = if flags.ndob { NO_DATA_OUT_BUFFER } else { 0 };
         Self::of_16(operation::WRITE_SAME_16, flags.bits() | ndob, lba, blocks)

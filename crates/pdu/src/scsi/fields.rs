@@ -29,7 +29,7 @@ impl<'a> Fields<'a> {
         self.0.get(at..).unwrap_or_default()
     }
 
-    /// Returns up to `len` bytes at `at`, as many as there are.
+    /// Returns the `len` bytes at `at`; fewer if the data are shorter.
     pub(super) fn range(self, at: usize, len: usize) -> &'a [u8] {
         let tail = self.tail(at);
         tail.get(..len).unwrap_or(tail)
@@ -69,9 +69,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns the ASCII text of a target without the blanks and NULs around it. A byte outside printable ASCII
-/// is written as, for example, `\x81`, and a `\` that would look like the start of such an escape is escaped
-/// too. So different texts stay different, which is necessary because units are distinguished by them.
+/// Returns the ASCII text of a target without the blanks and NULs around it. A byte outside printable ASCII is
+/// written as, for example, `\x81`, and a `\` that would look like the start of such an escape is escaped too.
+/// So different texts stay different, which is necessary because callers distinguish units by these texts.
 pub(super) fn text_of(bytes: &[u8]) -> String {
     let content = trimmed(bytes);
     let mut text = String::with_capacity(content.len());

@@ -56,14 +56,14 @@ impl fmt::Display for DeviceType {
 /// The side that changes the asymmetric access states of a device's ports (SPC-4 §5.11, TPGS).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum TargetPortGroupSupport {
-    /// 00b: the device has no such states, or does not report them.
+    /// 00b: the ports have no access states, or the device does not report the states.
     #[default]
     None,
-    /// 01b: only the device changes them.
+    /// 01b: only the device changes the states.
     Implicit,
-    /// 10b: only SET TARGET PORT GROUPS changes them.
+    /// 10b: only SET TARGET PORT GROUPS changes the states.
     Explicit,
-    /// 11b: the device and SET TARGET PORT GROUPS change them.
+    /// 11b: the device and SET TARGET PORT GROUPS change the states.
     Both,
 }
 
@@ -82,12 +82,12 @@ impl TargetPortGroupSupport {
         !matches!(self, Self::None)
     }
 
-    /// Returns whether the device changes the states by itself.
+    /// Returns whether the device changes the access states of its ports by itself.
     pub const fn is_implicit(self) -> bool {
         matches!(self, Self::Implicit | Self::Both)
     }
 
-    /// Returns whether SET TARGET PORT GROUPS changes the states.
+    /// Returns whether SET TARGET PORT GROUPS changes the access states of the ports.
     pub const fn is_explicit(self) -> bool {
         matches!(self, Self::Explicit | Self::Both)
     }

@@ -50,7 +50,7 @@ impl ProvisioningStatus {
     }
 
     /// Returns whether the block certainly holds no data. LBPRZ in [`ReadCapacity16`](super::ReadCapacity16)
-    /// reports what a read of it returns.
+    /// reports what a read of such a block returns.
     pub const fn is_unmapped(self) -> bool {
         matches!(self, Self::Deallocated | Self::Anchored)
     }

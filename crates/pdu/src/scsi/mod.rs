@@ -21,9 +21,9 @@
 //! | `lba_status` | [`LbaStatus`]: the provisioning status of blocks | SBC-3, GET LBA STATUS |
 //!
 //! Decoders trust nothing in the data of a target. A device server truncates parameter data at the allocation
-//! length without a report, and older ones send less than the standard requires. So missing bytes at the end
-//! read as zero, which means "not reported" in these formats. Data are an error only if they are too short to
-//! have a meaning, or have another format.
+//! length without a report, and older devices send less than the standard requires. So missing bytes at the
+//! end read as zero, which means "not reported" in these formats. Data are an error only if they are too
+//! short to have a meaning, or have another format.
 
 mod access_state;
 mod additional_sense;

@@ -81,7 +81,7 @@ impl ModeParameters {
 /// The page code of the caching mode page (SBC-3).
 const CACHING: u8 = 0x08;
 
-/// The fields of both mode parameter headers, and the rest of the data.
+/// The fields of a mode parameter header of MODE SENSE (6) or (10), and the bounds of the mode pages.
 struct Header {
     medium_type: u8,
     device_specific: u8,

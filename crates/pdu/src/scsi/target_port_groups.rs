@@ -11,7 +11,7 @@ pub enum PortGroupsHeader {
     /// 000b: only the length; every device with the command supports this header.
     LengthOnly,
     /// 001b: the length, and how long a transition may take. A device older than SPC-4 refuses this header
-    /// with INVALID FIELD IN CDB, or sends the other one.
+    /// with INVALID FIELD IN CDB, or sends the length-only header.
     Extended,
 }
 
@@ -53,7 +53,7 @@ pub struct TargetPortGroup {
     pub supported: SupportedStates,
     /// TARGET PORT GROUP: the number of the group.
     pub id: u16,
-    /// STATUS CODE: what set the state.
+    /// STATUS CODE: whether a host or the device set the state.
     pub status: StateChange,
     /// A vendor-specific byte.
     pub vendor_specific: u8,
@@ -68,7 +68,7 @@ pub struct SupportedStates(pub u8);
 /// Origin of the state of a group: a host or the device (SPC-4 §6.37, STATUS CODE).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum StateChange {
-    /// 00h: the device does not report it.
+    /// 00h: the device does not report the origin.
     NotReported,
     /// 01h: SET TARGET PORT GROUPS set the state.
     Explicit,
@@ -89,8 +89,8 @@ impl TargetPortGroups {
 
     /// Reads the parameter data; a truncated descriptor, and everything after it, is omitted.
     ///
-    /// The format type in byte 4, where a descriptor has reserved bits, determines the header: a device may
-    /// send another header than the requested one.
+    /// The format type in byte 4 determines the header, because a device may send another header than the
+    /// requested one. After a length-only header, a descriptor has reserved bits at this place.
     ///
     /// # Errors
     ///

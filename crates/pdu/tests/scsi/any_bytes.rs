@@ -117,7 +117,8 @@ proptest! {
         prop_assert_eq!(read, bytes);
     }
 
-    /// Names of initiators are safe to print, and only the length decides whether there is a reservation.
+    /// Names of initiators are safe to print, and only ADDITIONAL LENGTH decides whether READ RESERVATION
+    /// data report a reservation.
     #[test]
     fn registrations_are_printable(bytes in bytes(), reservation: [u8; 24]) {
         if let Ok(status) = FullStatus::decode(&bytes) {

@@ -63,8 +63,8 @@ fn a_group_without_ports() {
     assert!(!answer.is_truncated());
 }
 
-/// TPG-02: wherever the allocation length cuts, whole groups stay, and the decoder reports the length that
-/// the whole data need.
+/// TPG-02: wherever the allocation length cuts the data, the groups before the cut are decoded, and the
+/// decoder reports the length that the whole data need.
 #[test]
 fn tpg_02_groups_that_are_cut_are_left_out() {
     let whole = hex(&format!("0000001c {TWO_GROUPS}"));
@@ -79,8 +79,8 @@ fn tpg_02_groups_that_are_cut_are_left_out() {
     assert!(matches!(error, FormatError::TooShort { len: 3, needed: 4, .. }), "{error}");
 }
 
-/// TPG-02: a length that is too small ends the list, and a number of ports that is too large takes no bytes
-/// of another field.
+/// TPG-02: RETURN DATA LENGTH ends the list of groups even if it is too small. A group whose number of ports is
+/// too large is omitted.
 #[test]
 fn tpg_02_no_length_is_trusted() {
     let short = groups(&format!("00000010 {TWO_GROUPS}"));
@@ -95,7 +95,8 @@ fn tpg_02_no_length_is_trusted() {
     assert_eq!(long.allocation_length(), u32::MAX);
 }
 
-/// SPC-4 §6.37: checks the code, the name and the bit of each state, and whether it serves reads and writes.
+/// SPC-4 §6.37: checks the code, the name and the bit of each access state, and whether a port in this state
+/// serves reads and writes.
 #[test]
 fn states() {
     for (code, state, words, bit, active) in [
@@ -118,7 +119,8 @@ fn states() {
     }
 }
 
-/// SPC-4 §6.45: checks the list, and the states that cannot be requested for a group.
+/// SPC-4 §6.45: checks the parameter list of SET TARGET PORT GROUPS, and the states that cannot be requested
+/// for a group.
 #[test]
 fn tpg_03_states_that_are_asked_for() {
     let mut list = SetTargetPortGroups::new();

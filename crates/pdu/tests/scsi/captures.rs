@@ -59,7 +59,8 @@ fn capacity_both_ways() {
     assert_eq!(large.protection_type, None);
 }
 
-/// With an allocation length of 16, the list has the first unit only, so it is requested again.
+/// With an allocation length of 16, the list has only the first unit, so the host requests the list
+/// again.
 #[test]
 fn units_in_two_askings() {
     let first = ReportLuns::decode(&hex("00000010 00000000 0000000000000000")).unwrap();
@@ -88,7 +89,7 @@ fn vital_product_data() {
     assert_eq!(thin.provisioning_type, ProvisioningType::Thin);
 }
 
-/// The locally assigned NAA comes first, but the registered NAA is preferred.
+/// The page has a locally assigned NAA before a registered NAA; the registered NAA is preferred.
 #[test]
 fn names() {
     let identification = DeviceIdentification::decode(&hex(PAGE_83)).unwrap();
@@ -100,7 +101,8 @@ fn names() {
     assert_eq!(best.to_string(), "naa.60000000000000000e00000000010001");
 }
 
-/// The response with all mode pages: one of no bytes, four plain ones and one with a subpage.
+/// Decodes the response with all mode pages: one page of no bytes, four plain pages and one page
+/// with a subpage.
 #[test]
 fn mode_pages() {
     let mode = ModeParameters::decode_6(&hex(MODE_PAGES)).unwrap();

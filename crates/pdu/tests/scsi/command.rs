@@ -6,7 +6,7 @@ use iscsi_pdu::scsi::{
 };
 use proptest::prelude::*;
 
-/// LAY-18: numbers up to 255 are in byte 1; from 256 on byte 0 has 0x40 for flat addressing.
+/// LAY-18: a LUN up to 255 is in byte 1; from 256 on, byte 0 has 0x40 for flat space addressing.
 #[test]
 fn lay_18_lun_forms() {
     for (number, bytes) in [
@@ -43,8 +43,8 @@ fn lun_without_a_number() {
     assert_eq!(format!("{:?}", Lun::ZERO), "Lun(0)");
 }
 
-/// `number` also returns a number below 256 of a LUN in flat space addressing. But that LUN is not equal to the
-/// LUN with the same number in peripheral device addressing, so the addressing method is kept.
+/// `Lun::number` returns a number also for a LUN below 256 in flat space addressing. But that LUN is not equal
+/// to the LUN with the same number in peripheral device addressing, so the addressing method is kept.
 #[test]
 fn small_flat_lun_has_a_number_of_its_own_form() {
     let flat = Lun::from_bytes([0x40, 5, 0, 0, 0, 0, 0, 0]);
@@ -230,7 +230,8 @@ fn commands_that_access_blocks() {
     }
 }
 
-/// SPC-4 §6.37, §6.45: the requested header is in the bits above the service action.
+/// SPC-4 §6.37, §6.45: in REPORT TARGET PORT GROUPS, the bits above the service action select the header of the
+/// data. SET TARGET PORT GROUPS has no such bits.
 #[test]
 fn commands_of_target_port_groups() {
     let length = 0x0a0b_0c0d;

@@ -135,7 +135,7 @@ fn mode_sense_10_with_block_descriptors() {
     assert_eq!(mode.write_cache_enabled(), Some(false));
 }
 
-/// The length in the header ends the mode pages, even if bytes follow. A bit marks a page in the sub_page
+/// The length in the header ends the mode pages, even if bytes follow. The SPF bit marks a page in the sub_page
 /// format.
 #[test]
 fn mode_pages_end_and_subpages() {

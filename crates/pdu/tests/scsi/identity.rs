@@ -45,7 +45,7 @@ fn inquiry_for_a_unit_that_is_not_there() {
     assert!(StandardInquiry::decode(&hex("00 00 05 02")).is_err());
 }
 
-/// ADDITIONAL LENGTH ends the data; bytes that are not printable are escaped in the names.
+/// ADDITIONAL LENGTH ends the INQUIRY data; bytes that are not printable are escaped in the names.
 #[test]
 fn inquiry_ends_at_its_length() {
     let text = format!("00 00 05 02 0f 00 00 00 41 00 ff 0a 42 20 20 20 {}", ascii("DISK PRODUCT"));

@@ -133,7 +133,7 @@ fn prs_01_changes() {
 
 const IGNORE: &str = "REGISTER AND IGNORE EXISTING KEY";
 
-/// PRS-02: whole keys stay, wherever the allocation length cuts the list.
+/// PRS-02: wherever the allocation length cuts the list, the keys before the cut are decoded.
 #[test]
 fn prs_02_keys_that_are_cut_are_left_out() {
     let whole = hex("0000002a 00000010 0102030405060708 f1f2f3f4f5f6f7f8");

@@ -28,11 +28,11 @@ const NEXT_HEADER: usize = 512;
 pub(crate) struct Inbox {
     /// The read-ahead buffer. It is allocated when it is needed, unless the caller lends one.
     buffer: Option<ReadAhead>,
-    /// Bytes of `buffer` that have been used.
+    /// Offset in `buffer` of the first byte that was not processed yet.
     start: usize,
-    /// Bytes of `buffer` that hold input.
+    /// Offset in `buffer` of the end of the received bytes.
     end: usize,
-    /// Input that `buffer` held when the caller took it back.
+    /// Received bytes that `buffer` still held when the caller took `buffer` back.
     kept: Vec<u8>,
     /// Length of the destination that was offered to the last read, bytes.
     offered: usize,
@@ -55,7 +55,7 @@ struct Segment {
 pub(crate) enum Destination {
     /// Into the buffer of a read, at this offset.
     Read { itt: Itt, offset: usize },
-    /// Into separate memory: text, sense and the like.
+    /// Separate memory, for text, sense data and the like.
     Own(BytesMut),
     /// Discarded, because its task was aborted, possibly while the segment arrived.
     Discard,
@@ -86,8 +86,8 @@ impl Inbox {
         let is_arriving = self.segment.is_some();
         let rest = self.segment.as_mut().map_or(&mut [][..], |segment| segment.rest(tasks));
         self.offered = rest.len();
-        // Data to discard pass through the read-ahead buffer and are not copied, so the whole buffer may be
-        // read.
+        // Data to discard pass through the read-ahead buffer and are not copied, so the next read may fill
+        // the whole buffer.
         let is_dropped = is_arriving && rest.is_empty();
         let is_short = self.is_long && !is_dropped;
         let end = if is_short { self.end + NEXT_HEADER } else { ReadAhead::LEN };
@@ -244,7 +244,8 @@ impl Segment {
             trailer.split_at_checked(self.layout.padding_len).unwrap_or_default();
         let data: &[u8] = match &self.destination {
             Destination::Own(own) => own,
-            // The task has ended meanwhile, and the data that arrived after that was discarded.
+            // The task has ended, and the data that arrived later was discarded, so the digest cannot be
+            // checked.
             Destination::Read { itt, .. } if tasks.get(*itt).is_none() => {
                 self.destination = Destination::Discard;
                 return true;

@@ -9,7 +9,8 @@ use crate::timer::Timer;
 
 /// When bytes last moved on a connection, and whether a NOP-Out of the session is outstanding.
 ///
-/// Bytes in either direction show that the target is alive: a NOP-Out may wait behind much data.
+/// Bytes in either direction count as a sign of life, because the response to a NOP-Out may be late: the
+/// NOP-Out may wait behind much data.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     last_progress: Instant,

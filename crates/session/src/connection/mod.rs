@@ -44,11 +44,11 @@ pub(crate) struct Connection {
     cid: Cid,
     state: ConnectionState,
     attempt: LoginAttempt,
-    /// Boxed, since a connection has a login only for a short time.
+    /// Boxed, because a connection has a login only for a short time.
     login: Option<Box<Login>>,
     agreed: Option<Negotiated>,
     failure: Option<Box<SessionError>>,
-    /// Whether the caller wants to drop the connection: then it sends no new command.
+    /// Whether the caller wants to drop the connection. If so, the connection sends no new command.
     leaving: bool,
     inbox: Inbox,
     outbox: Outbox,

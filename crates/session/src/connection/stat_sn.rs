@@ -33,7 +33,7 @@ pub(crate) struct StatSnOrder {
     expected: StatSn,
     /// PDUs in the order of arrival, each with its StatSN.
     kept: Vec<(StatSn, Received)>,
-    /// Length of their data segments, bytes.
+    /// Total length of the data segments of the kept PDUs, bytes.
     bytes: usize,
     /// The next StatSN, as a NOP-In has stated it: all StatSNs before it have been used. `None` unless such a
     /// NOP-In shows a gap.
@@ -124,8 +124,8 @@ impl StatSnOrder {
         Ok(())
     }
 
-    /// Returns a kept PDU whose turn has come, if ExpStatSN has advanced from `before`. If there is none, the
-    /// gap is filled; if there is a further gap, its time starts.
+    /// Returns a kept PDU whose turn has come, if ExpStatSN has advanced from `before`. If no kept PDU has
+    /// its turn, the present gap is filled; if another gap follows, its time limit starts.
     pub(crate) fn next_kept(&mut self, before: StatSn, now: Instant) -> Option<Received> {
         if self.expected == before {
             return None;

@@ -55,8 +55,8 @@ const MIN_DATA_OUT: usize = 8 << 10;
 pub(crate) struct Transmitter {
     /// PDUs that are sent before anything else and consume no CmdSN.
     urgent: VecDeque<Urgent>,
-    /// Task management requests that the target refused because it had too many. They wait until another one
-    /// ends.
+    /// Task management requests that the target refused because it had too many. Each of them waits until
+    /// another task management request ends.
     deferred: VecDeque<Itt>,
     /// Writes whose first burst is not complete, in the order of their commands.
     unsolicited: VecDeque<Itt>,
@@ -171,8 +171,8 @@ impl Transmitter {
     }
 
     /// Returns whether a write must wait until other writes of the connection end. A write that starts over
-    /// need not wait: the others may wait for it, because the target executes nothing after a missing CmdSN
-    /// (RFC 7143 §4.2.2.1).
+    /// after the loss of its connection need not wait: the other writes may wait for this write, because the
+    /// target executes nothing after a missing CmdSN (RFC 7143 §4.2.2.1).
     pub(super) fn is_at_write_limit(&self, task: &Task, load: Load, agreed: &Negotiated) -> bool {
         let outstanding = load.outstanding;
         let waits_for_others = outstanding > 0 && !task.starts_over();
@@ -181,8 +181,8 @@ impl Transmitter {
         })
     }
 
-    /// Returns whether a read must wait until other reads of the connection end. A read that starts over need
-    /// not wait, for the reason in [`is_at_write_limit`](Self::is_at_write_limit).
+    /// Returns whether a read must wait until other reads of the connection end. A read that starts over
+    /// after the loss of its connection need not wait: the target executes nothing after its missing CmdSN.
     pub(super) fn is_at_read_limit(&self, cid: Cid, task: &Task, tasks: &TaskSet) -> bool {
         let Some(len) = task.read_len().filter(|_| self.read_limit < u64::MAX) else {
             return false;

@@ -39,7 +39,7 @@ impl<'a> AuthenticationKeys<'a> {
         self.0.is_empty()
     }
 
-    /// Checks that there are no keys, since no authentication is in progress. Some targets send
+    /// Checks that there are no keys, because no authentication is in progress. Some targets send
     /// `AuthMethod=None` without a proposal, which is accepted if there are no credentials.
     pub(super) fn check_idle(&self, no_credentials: bool) -> Result<(), AuthenticationError> {
         let harmless = |pair: &(Key, &str)| no_credentials && *pair == (Key::AuthMethod, NONE);
@@ -82,8 +82,8 @@ enum Step {
     Method,
     /// The list of algorithms.
     Algorithms,
-    /// The response to the target's challenge. In mutual CHAP also the initiator's own challenge, once it is
-    /// written.
+    /// The response to the target's challenge. In mutual CHAP, `own` is the initiator's own challenge; `None`
+    /// until the challenge is written.
     Response { theirs: Challenge, own: Option<OwnChallenge> },
     /// No step: the authentication is complete.
     Complete,
@@ -97,8 +97,8 @@ pub(super) struct ChapExchange {
 }
 
 impl ChapExchange {
-    /// Creates an exchange. `single` proposes only MD5, if it is configured: some targets read CHAP_A as a
-    /// single number.
+    /// Creates an exchange. With `single`, only MD5 is proposed, if MD5 is configured, because some targets
+    /// read CHAP_A as a single number.
     pub(super) fn new(chap: &Chap, issued: &IssuedChallenges, single: bool) -> Self {
         let single = single && chap.algorithms.contains(&ChapAlgorithm::Md5);
         let offered = if single { vec![ChapAlgorithm::Md5] } else { distinct(&chap.algorithms) };
@@ -115,12 +115,12 @@ impl ChapExchange {
         matches!(self.step, Step::Complete)
     }
 
-    /// Returns whether the target may have failed because of the list of algorithms: it reads the list as a
-    /// single number, or chooses an algorithm whose responses are too long for it. After the CHAP response, a
-    /// status that reports wrong credentials is not attributed to the list.
+    /// Returns whether the target may have failed because of the list of algorithms: some targets read the
+    /// list as a single number, or choose an algorithm whose responses are too long for them. After the CHAP
+    /// response, a status that reports wrong credentials is not attributed to the list.
     pub(super) fn may_have_stumbled_over_list(&self, error: &LoginError) -> bool {
         let is_status = |status| *error == LoginError::Status(status);
-        // A response without a choice is a refusal too.
+        // A response that chooses no algorithm is a refusal too.
         let refused = *error == AuthenticationError::AlgorithmRefused.into()
             || *error == AuthenticationError::Missing(Key::ChapA.name()).into();
         let stumbled = match &self.step {
@@ -138,8 +138,8 @@ impl ChapExchange {
     }
 
     /// Returns whether a target that closes the connection now may have failed because of the list of
-    /// algorithms: the list is the last thing that it received. After the CHAP response the cause may be a
-    /// wrong password.
+    /// algorithms: the list is the last text that the target received. After the CHAP response the result is
+    /// `false`, because the cause may then be a wrong password.
     pub(super) fn may_have_closed_over_list(&self) -> bool {
         self.offers_more_than_md5() && matches!(self.step, Step::Algorithms)
     }
@@ -296,7 +296,7 @@ fn check_name(target: &TargetCredentials, name: &str) -> Result<(), Authenticati
 }
 
 /// Checks the target's response. A response that equals the initiator's own does not authenticate the target:
-/// it may have received it from the initiator on another connection (RFC 7143 §9.2.1).
+/// the target may have received it from the initiator on another connection (RFC 7143 §9.2.1).
 fn check_response(
     chap: &Chap,
     target: &TargetCredentials,

@@ -161,7 +161,7 @@ pub enum AuthenticationError {
     /// The target sent back a challenge that this process issued: a reflection attack.
     #[error("the target sent one of this initiator's own challenges")]
     ReflectedChallenge,
-    /// The target answered with what this initiator would answer: a reflection attack, or the
+    /// The target's response equals the response that this initiator would send: a reflection attack, or the
     /// same secret in both directions.
     #[error("the target answered with this initiator's own secret")]
     ReflectedResponse,
@@ -225,7 +225,7 @@ pub enum LoginViolation {
     /// The target chose a protocol version that was not proposed.
     #[error("protocol version {0} was not proposed")]
     Version(u8),
-    /// StatSN does not follow the StatSN of the response before.
+    /// StatSN does not follow the StatSN of the previous response.
     #[error("StatSN {found} came where {expected} was due")]
     StatSn {
         /// The expected StatSN.

@@ -149,7 +149,7 @@ impl Negotiation {
         declared.unwrap_or(self.base.target_max_recv_data_segment_length)
     }
 
-    /// Returns the parameters in force if the login ends here.
+    /// Returns the parameters in force if the login is complete at this point.
     ///
     /// # Errors
     ///

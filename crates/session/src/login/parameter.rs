@@ -138,7 +138,7 @@ pub(super) fn parameters(config: &Config, leading: bool) -> Vec<Parameter> {
 
 fn of_connection(offer: &Offer, discovery: bool) -> Vec<Parameter> {
     let digest = |wanted: DigestOffer| {
-        // Some targets agree to a digest for a discovery session and then do not use it.
+        // Some targets agree to a digest for a discovery session and then do not use it, so none is proposed.
         let offered = if discovery { DigestOffer::Never } else { wanted };
         Value::List(offered.as_list())
     };

@@ -45,7 +45,8 @@ impl Session {
         login.is_some_and(Login::may_retry_after_close)
     }
 
-    /// Starts the login again, with only MD5. This happens once in a session.
+    /// Starts the login again, with MD5 as the only CHAP algorithm. This happens at most one time in a
+    /// session.
     pub(crate) fn try_single_algorithm(&mut self, cid: Cid) {
         self.logins.use_single_chap_algorithm();
         self.outputs.notice(Notice::SingleChapAlgorithm);

@@ -27,7 +27,7 @@ impl Session {
                 self.connection_logged_out(closed, response, now);
             }
             Some(_) => self.session_logged_out(response),
-            // The response belongs to a request that was aborted.
+            // The response belongs to a request that was aborted, so the response is ignored.
             None => {}
         }
         Ok(())

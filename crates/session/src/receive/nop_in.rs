@@ -36,7 +36,7 @@ impl Session {
         now: Instant,
     ) -> Result<(), SessionError> {
         if nop.ttt.is_some() {
-            // A response must not request a response (RFC 7143 §11.19.1).
+            // A NOP-In that responds to a ping must not itself request a response (RFC 7143 §11.19.1).
             return Err(ProtocolError::Task { pdu: TargetOpcode::NopIn.name(), itt }.into());
         }
         if !self.take_answer(cid, itt, nop.stat_sn)? {

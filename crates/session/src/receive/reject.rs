@@ -83,7 +83,7 @@ impl Session {
     }
 }
 
-/// Returns whether the target rejected the request because it has too many immediate ones, so that the
+/// Returns whether the target rejected the request because it has too many immediate requests, so that the
 /// request may be sent again later.
 const fn is_too_many(why: &TaskError) -> bool {
     matches!(why, TaskError::Rejected { reason: RejectReason::IMMEDIATE_COMMAND_REJECT, .. })

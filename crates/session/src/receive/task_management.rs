@@ -76,9 +76,8 @@ impl Session {
 }
 
 /// Returns whether the target has given up the tasks that the function concerns. A task that "does not exist"
-/// has ended, and its response came before this one or was lost (RFC 7143 §11.6.1). This is not true for a
-/// task that waits for its turn in the command order: some targets do not search there, and execute the task
-/// when its turn comes.
+/// has ended, and its response came before this one or was lost (RFC 7143 §11.6.1). A task that waits for an
+/// earlier CmdSN is an exception: some targets do not find this task, and execute it when its turn comes.
 fn ends_tasks(function: TaskFunction, code: FunctionResponse, has_arrived: bool) -> bool {
     let gone = function == TaskFunction::AbortTask && code == FunctionResponse::TASK_DOES_NOT_EXIST;
     code == FunctionResponse::COMPLETE || gone && has_arrived

@@ -96,9 +96,10 @@ impl Session {
         }
     }
 
-    /// Removes the time limits of requests that were sent and have not ended: the logout has a time limit. A
-    /// management request is not sent again, because a reset that was executed must not affect the commands
-    /// that came after it. Only a logout is sent again, because a second logout changes nothing.
+    /// Removes the time limits of requests that were sent and have not ended, because the logout of the
+    /// connection has its own time limit. A management request is not sent again, because a reset that was
+    /// executed must not affect the commands that came after it. Only a logout is sent again, because a
+    /// second logout changes nothing.
     fn leave_to_cleanup(&mut self, cid: Cid, now: Instant) {
         let sent = |(itt, task): (Itt, &Task)| match &task.kind {
             _ if task.allegiance() != Some(cid) => None,
@@ -138,10 +139,11 @@ impl Session {
         now: Instant,
     ) {
         let code = response.response;
-        // A target that finds no such connection has terminated its tasks as well. It had the connection, since
-        // the login succeeded, and drops one in two ways only: by a logout, its own or an implicit one, and after
-        // a failure when the connection state times out (transition M1, RFC 7143 §8.2.2). Either terminates the
-        // tasks (§11.14.5); until M1 the connection is in CLEANUP_WAIT, and is found.
+        // A target that finds no such connection has terminated its tasks as well. The target had the
+        // connection, because the login succeeded. It drops a connection only at an explicit or implicit
+        // logout, or after a failure, when the connection state times out (transition M1, RFC 7143 §8.2.2).
+        // Both terminate the tasks (§11.14.5). Before M1 the connection is in CLEANUP_WAIT, and the target
+        // finds it.
         let gone = matches!(code, LogoutCode::SUCCESS | LogoutCode::CID_NOT_FOUND);
         match self.connections.get(cid).map(Connection::state) {
             Some(ConnectionState::CleanupWait) if gone => self.clean_up(cid, now),
@@ -171,8 +173,8 @@ impl Session {
         }
     }
 
-    /// Cleans up after the target has given up all tasks of a failed connection. The tasks that the target
-    /// has counted end. The others start over, before all new commands and in their old order.
+    /// Cleans up after the target has given up all tasks of a failed connection. The tasks whose CmdSN the
+    /// target has counted end. The other tasks start over, before all new commands and in their old order.
     fn clean_up(&mut self, cid: Cid, now: Instant) {
         let Some(mut connection) = self.connections.remove(cid) else { return };
         let Some(cause) = connection.failure().cloned() else { return };

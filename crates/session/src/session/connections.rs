@@ -148,7 +148,7 @@ impl Session {
         self.connections.get(cid).map(Connection::cid)
     }
 
-    /// Returns the connection that can send a request soonest. Before the first login, it is the only one.
+    /// Returns the connection that can send a request soonest; before the first login, the only connection.
     fn readiest_connection(&self) -> Option<Cid> {
         let busy = |connection: &&Connection| {
             let load = self.tasks.load_of(connection.cid()).bytes;

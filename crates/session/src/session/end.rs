@@ -55,7 +55,7 @@ impl Session {
         self.finish(Err(cause), true);
     }
 
-    /// Ends the session after a logout, whatever its result is.
+    /// Ends the session after a logout, whatever the result of the logout is.
     pub(crate) fn logged_out(&mut self) {
         let result = self.state.result_of_logout();
         self.finish(result, false);

@@ -17,8 +17,8 @@ impl Session {
     /// is "function complete", every task that the function concerns ends as aborted.
     ///
     /// # Errors
-    /// When the session is closing, as many tasks are outstanding as configured, or this is a
-    /// discovery session.
+    /// When the session is closing, the configured number of tasks is outstanding, or this is a discovery
+    /// session.
     pub fn manage(
         &mut self,
         function: TaskFunction,

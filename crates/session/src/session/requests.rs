@@ -21,8 +21,8 @@ impl Session {
     /// [`Output::Completed`](crate::Output::Completed) with the tag that this method returns.
     ///
     /// # Errors
-    /// When the session is closing, as many tasks are outstanding as configured, a transfer is
-    /// longer than 2^32-1 bytes, or this is a discovery session.
+    /// When the session is closing, the configured number of tasks is outstanding, a transfer is longer than
+    /// 2^32-1 bytes, or this is a discovery session.
     pub fn submit(&mut self, command: Command, now: Instant) -> Result<Itt, SubmitError> {
         self.check_normal()?;
         let write = command.write.as_ref().map_or(0, Payload::len);
@@ -40,7 +40,7 @@ impl Session {
     /// (RFC 7143 appendix C). The exchange ends in one [`Output::Discovered`](crate::Output::Discovered).
     ///
     /// # Errors
-    /// When the session is closing or as many tasks are outstanding as configured.
+    /// When the session is closing or the configured number of tasks is outstanding.
     pub fn send_targets(&mut self, now: Instant) -> Result<Itt, SubmitError> {
         let which = if self.config.kind == SessionKind::Discovery { ALL_TARGETS } else { "" };
         self.exchange_targets(which, now)
@@ -49,7 +49,7 @@ impl Session {
     /// Requests the addresses of one target by name (RFC 7143 appendix C).
     ///
     /// # Errors
-    /// When the session is closing or as many tasks are outstanding as configured; in a normal session also
+    /// When the session is closing or the configured number of tasks is outstanding; in a normal session also
     /// for a name of another target than the session's own.
     pub fn send_target(&mut self, name: &IscsiName, now: Instant) -> Result<Itt, SubmitError> {
         match &self.config.kind {
@@ -76,8 +76,8 @@ impl Session {
     /// [`Output::Ponged`](crate::Output::Ponged).
     ///
     /// # Errors
-    /// When the session is closing, as many tasks are outstanding as configured, or this is a
-    /// discovery session.
+    /// When the session is closing, the configured number of tasks is outstanding, or this is a discovery
+    /// session.
     pub fn ping(&mut self, now: Instant) -> Result<Itt, SubmitError> {
         self.ping_with(Bytes::new(), now)
     }
@@ -86,7 +86,8 @@ impl Session {
     /// one PDU to the target (MaxRecvDataSegmentLength). The returned data is not compared.
     ///
     /// # Errors
-    /// When the session is closing, as many tasks are outstanding as configured, or this is a discovery session.
+    /// When the session is closing, the configured number of tasks is outstanding, or this is a discovery
+    /// session.
     pub fn ping_with(&mut self, data: Bytes, now: Instant) -> Result<Itt, SubmitError> {
         self.check_normal()?;
         let kind = TaskKind::Ping(Ping { sent_at: None, internal: false, data });
@@ -95,7 +96,7 @@ impl Session {
 
     /// Aborts a command. A command that is not yet in wire order ends immediately and leaves no gap in CmdSN.
     /// Otherwise an ABORT TASK is sent, and the command ends when the target has responded to the ABORT TASK,
-    /// or with its status if the status comes first. A tag that has ended is ignored.
+    /// or with its status if the status comes first. The tag of a command that has ended is ignored.
     ///
     /// Returns whether the target may have received the command; `false` if no part of the command was
     /// returned by `poll_transmit`.

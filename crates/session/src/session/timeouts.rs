@@ -136,7 +136,8 @@ impl Session {
         let deadline = self.connections.get(cid).and_then(Connection::login_deadline);
         let Some(deadline) = deadline.filter(|deadline| *deadline <= now) else { return };
         if now.saturating_duration_since(deadline) > PUNCTUAL {
-            // The process was stopped, and the target could not continue without its requests.
+            // The process was stopped and sent no requests, so the target could not continue the login: the
+            // time limit starts again.
             let timeout = self.config.timeouts.login;
             if let Some(connection) = self.connections.get_mut(cid) {
                 connection.extend_login(now + timeout);
@@ -159,7 +160,8 @@ impl Session {
         let Some(connection) = self.connections.get(cid) else { return };
         let Some(error) = connection.stat_sn.loss(now) else { return };
         match connection.state() {
-            // The PDU after the gap may be the response to the logout.
+            // The PDU that waits behind the gap may be the response to the logout, so the session ends as
+            // logged out.
             ConnectionState::InLogout if self.is_logging_out() => self.logged_out(),
             ConnectionState::XptWait
             | ConnectionState::InLogin

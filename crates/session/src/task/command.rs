@@ -13,7 +13,7 @@ use super::read_buffer::ReadBuffer;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Command {
-    /// The logical unit that executes it.
+    /// The logical unit that executes the command.
     pub lun: Lun,
     /// The command descriptor block, 1 to 260 bytes.
     pub cdb: Cdb,

@@ -33,7 +33,7 @@ pub(crate) struct Task {
     /// The CmdSN of the task's first PDU.
     cmd_sn: Option<CmdSn>,
     deadline: Option<Instant>,
-    /// Write data that the target may wait for, bytes, from the first PDU on.
+    /// Write data that the target may wait for, bytes; zero before the first PDU is in wire order.
     outstanding: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Management {
     pub(crate) function: TaskFunction,
     pub(crate) lun: Lun,
     pub(crate) referenced: Option<Itt>,
-    /// Whether the session itself requested it, so that no caller waits for the response.
+    /// Whether the session itself requested the function, so that no caller waits for the response.
     pub(crate) internal: bool,
     /// The CmdSN that a refused or aborted request may have left as a gap; `None` if there is no gap to fill.
     pub(crate) gap: Option<CmdSn>,
@@ -103,7 +103,7 @@ const COMMAND_LOAD: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct Ping {
     pub(crate) sent_at: Option<Instant>,
-    /// Whether the session itself requested it, to check that the target is alive.
+    /// Whether the session itself sends the ping, to check that the target is alive.
     pub(crate) internal: bool,
     /// Data that the target returns.
     pub(crate) data: Bytes,

@@ -121,7 +121,7 @@ pub(crate) struct PayloadSlice {
     pages: Option<Arc<[Page]>>,
     /// Index of the page that holds the next byte.
     page: usize,
-    /// Number of bytes of that page that are sent already.
+    /// Number of bytes of the current page that are sent already.
     skip: usize,
     remaining: usize,
 }

@@ -21,8 +21,8 @@ const MAX_SLOTS: usize = 1 << SLOT_BITS;
 const MAX_TASKS: usize = 4096;
 /// The bits of a tag that hold its slot.
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-/// The number of generations. Invariant: a tag has a lower generation, because in the last slot this one
-/// would give the reserved tag 0xffffffff.
+/// Number of generations (uses of a slot) that a tag can count. Invariant: the generation of a tag is below
+/// this number, because the number itself would give the reserved tag 0xffffffff in the last slot.
 const GENERATIONS: u32 = (1 << (32 - SLOT_BITS)) - 1;
 
 /// A tag that [`TaskSet`] never gives to a task.
@@ -278,7 +278,7 @@ impl TaskSet {
         }
     }
 
-    /// Returns the write that a request is to abort after the data of the write.
+    /// Returns the write that a request aborts, if the request must wait for the data of the write.
     fn aborted_after_data(&self, request: Itt) -> Option<Itt> {
         match &self.get(request)?.kind {
             TaskKind::Management(management) => {
@@ -294,7 +294,8 @@ impl TaskSet {
         write.is_some_and(|write| !write.is_handed_out())
     }
 
-    /// Returns whether a request is unnecessary: the write that it was to abort after its data has ended.
+    /// Returns whether an ABORT TASK that should follow the data of its write is unnecessary, because the
+    /// write has ended.
     pub(crate) fn is_needless(&self, request: Itt) -> bool {
         self.aborted_after_data(request).is_some_and(|itt| self.get(itt).is_none())
     }

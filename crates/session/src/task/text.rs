@@ -17,7 +17,7 @@ pub(crate) struct TextTask {
     /// Where the next request continues: TTT and LUN of the last response.
     pub(crate) continues: Option<(Ttt, Lun)>,
     answer: BytesMut,
-    /// Whether the session itself requested it, so that no caller waits for the response.
+    /// Whether the session itself began the exchange, so that no caller waits for the response.
     pub(crate) internal: bool,
 }
 

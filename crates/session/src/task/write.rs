@@ -46,7 +46,7 @@ pub(crate) struct DataOutPart {
 #[derive(Debug)]
 pub(crate) struct FirstPart {
     pub(crate) immediate: PayloadSlice,
-    /// F: no unsolicited Data-Out follows.
+    /// Whether the command PDU has the F bit: no unsolicited Data-Out follows.
     pub(crate) is_final: bool,
 }
 
@@ -74,8 +74,8 @@ impl WriteTransfer {
 
     /// Splits off the part that the command PDU carries, and queues the rest of the first burst.
     ///
-    /// Once any unsolicited Data-Out is sent, the first burst is sent whole: exactly the smaller
-    /// of FirstBurstLength and the transfer (RFC 7143 §13.14).
+    /// If any unsolicited Data-Out is sent, the first burst is sent whole: exactly the smaller of
+    /// FirstBurstLength and the transfer (RFC 7143 §13.14).
     pub(crate) fn begin(&mut self, agreed: &Negotiated) -> FirstPart {
         let first_burst = self.len().min(agreed.first_burst_length as usize);
         let immediate = if agreed.immediate_data {

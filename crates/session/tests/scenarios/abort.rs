@@ -20,7 +20,7 @@ const CID: Cid = Cid(0);
 /// together.
 const COMMAND_LIMIT: Duration = Duration::from_secs(61);
 
-/// Too many immediate commands (RFC 7143 §11.17.1).
+/// Reject reason: too many immediate commands (RFC 7143 §11.17.1).
 const TOO_MANY_IMMEDIATE: u8 = 6;
 
 /// Keys with which no data is sent unsolicited.
@@ -291,7 +291,7 @@ fn rej_02_rejected_abort_leaves_the_task_with_a_time_limit() {
             let abort = expect!(trace, TaskManagementRequest);
             trace.send(reject(&abort).response(reason));
             assert!(trace.ended.is_none() && trace.completed.is_empty());
-            // A response that arrives anyway is late.
+            // A response to the rejected ABORT TASK is ignored as late.
             send!(trace, task_management_response { itt: abort.itt(), response: 5 });
             if answers {
                 send!(trace, data_in { itt: itt.get(), data: vec![1; 512], status: 0 });

@@ -77,7 +77,7 @@ fn tmf_16_what_may_be_cleared_is_aborted_soon_after_a_stop() {
     }
 }
 
-/// TMF-16: a status that arrives in the short time is delivered, also that of a command that was not cleared.
+/// TMF-16: a status that arrives within the short time limit is delivered: the command was not cleared.
 #[test]
 fn tmf_16_a_status_that_comes_after_all_counts() {
     let mut trace = Trace::logged_in();

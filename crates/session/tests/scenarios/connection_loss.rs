@@ -104,7 +104,7 @@ fn mc_i_04_other_connection_keeps_going() {
 }
 
 /// LGO-05, RFC 7143 §11.14.5: if the target does not have the connection any more, it terminated the tasks
-/// when the state of the connection timed out.
+/// when the state of the connection timed out. So the tasks end as after a successful logout.
 #[test]
 fn lgo_05_no_such_connection_is_as_good_as_closed() {
     let mut target = target();
@@ -287,7 +287,8 @@ fn hole_of_an_aborted_command_is_filled() {
     }
 }
 
-/// A command that starts over and is aborted before it is sent again leaves a gap in CmdSN as well.
+/// A command that starts over and is aborted before it is sent again leaves a gap in CmdSN, which an ABORT
+/// TASK fills.
 #[test]
 fn hole_of_a_command_that_does_not_start_over_after_all() {
     let mut pair = two_connections(target());
@@ -492,7 +493,7 @@ fn other_requests_of_a_lost_connection() {
 fn refused_filling_of_a_gap_ends_the_session() {
     let refusal = [
         Effect::SetByte { at: 2, value: 5 },
-        // ExpCmdSN stays as it was before.
+        // Subtracts 1 from ExpCmdSN, so that the gap stays.
         Effect::AddWord { at: 28, value: u32::MAX },
     ];
     for effects in [&refusal[..0], &refusal[..]] {

@@ -218,8 +218,9 @@ fn take(pair: &mut Pair, cid: Cid) -> Vec<Bytes> {
     late
 }
 
-/// TMF-04: a command waits at the target for an earlier one of another connection. If it is aborted, a target
-/// that does not find it executes it later, so the command does not end before its own response.
+/// TMF-04: a command waits at the target for an earlier command of another connection, and is aborted. A
+/// target that does not find the waiting command executes it later, so the command does not end before its
+/// own response.
 #[test]
 fn tmf_04_abort_of_a_command_that_waits_for_its_turn() {
     for is_found in [true, false] {

@@ -53,7 +53,7 @@ pub(crate) struct Pair {
     /// Connections that were closed, each with whether it was reset.
     pub(crate) disconnects: Vec<(Cid, bool)>,
     pub(crate) completed: BTreeMap<Itt, Result<Completion, TaskError>>,
-    /// All other outputs of the session.
+    /// The outputs of the session that no other field holds.
     pub(crate) outputs: Vec<Output>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) ended: Option<Result<(), SessionError>>,

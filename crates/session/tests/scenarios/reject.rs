@@ -74,8 +74,8 @@ fn rej_02_refused_command_is_aborted_and_never_sent_again() {
     }
 }
 
-/// REJ-02, REJ-03: a Reject names no task. The rejected command reaches its time limit, and its ABORT TASK
-/// fills the gap in CmdSN, so that the target executes the commands after it.
+/// REJ-02, REJ-03: if the header in a Reject names no task, the rejected command reaches its time limit, and
+/// its ABORT TASK fills the gap in CmdSN, so that the target executes the commands after it.
 #[test]
 fn rej_02_commands_behind_a_refused_one_get_through() {
     let mut target = target_config(256);
@@ -169,7 +169,7 @@ fn rej_06_waiting_for_logout() {
     trace.send(reject(&command).response(WAITING_FOR_LOGOUT));
     assert_eq!(trace.session.submit(read(0, 1), trace.now), Err(SubmitError::Closed));
     let logout = loop {
-        // The ABORT TASK of the refused command may precede it.
+        // The ABORT TASK of the refused command may precede the logout.
         trace.pump();
         let pdu = trace.script.try_next().unwrap();
         assert!(!pdu.is(Opcode::ScsiCommand));

@@ -124,7 +124,8 @@ fn seq_16_stat_sn_gap_ends_the_session() {
         pair.execute(read(0, 1)).unwrap();
         let itt = pair.submit(read(0, 1));
         pair.drive();
-        // After a small jump the missing responses have a short time to arrive.
+        // After a small jump the missing responses have a short time to arrive, so the command has not ended
+        // yet.
         assert_eq!(pair.completed.contains_key(&itt), jump > 100);
         pair.advance(Duration::from_secs(5));
         assert!(pair.completed[&itt].is_err());

@@ -45,7 +45,7 @@ pub(crate) struct Trace {
     pub(crate) script: Script,
     pub(crate) now: Instant,
     pub(crate) completed: BTreeMap<Itt, Result<Completion, TaskError>>,
-    /// All other outputs of the session.
+    /// The outputs of the session that no other field holds.
     pub(crate) outputs: Vec<Output>,
     pub(crate) notices: Vec<Notice>,
     /// The address of each connection that the session requested; `None` means the portal that the caller
@@ -155,7 +155,7 @@ impl Trace {
         pdu
     }
 
-    /// Closes the connection, as by the target.
+    /// Closes the connection, as if the target had closed it.
     pub(crate) fn close(&mut self) {
         self.script.close();
         self.session.handle_disconnected(CID, TransportError::Closed, self.now);

@@ -8,7 +8,7 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{config, pattern, read, write};
 use crate::trace::Trace;
 
-/// Keys with a first burst of one PDU of 512 bytes, then bursts of two.
+/// Keys with a first burst of one PDU of 512 bytes, then bursts of two PDUs.
 const SMALL_BURSTS: [(&str, &str); 3] =
     [("MaxRecvDataSegmentLength", "512"), ("FirstBurstLength", "512"), ("MaxBurstLength", "1024")];
 

@@ -217,12 +217,13 @@ fn classes_borrow_from_their_own_group_before_they_borrow_from_others() {
     let (mut simulation, _) = groups();
     simulation.run(seconds(10));
     assert_near(&simulation.rates_since(Duration::ZERO), &[40.0, 20.0, 20.0, 20.0], 0.02);
-    // Classes of the group use what one of its classes leaves.
+    // The rate that one class leaves goes to the other class of its group.
     simulation.pause(0);
     let since = simulation.elapsed();
     simulation.run(seconds(10));
     assert_near(&simulation.rates_since(since), &[0.0, 60.0, 20.0, 20.0], 0.02);
-    // The rate that a whole group leaves goes to the other group, shared by the rates of its classes.
+    // The rate that a whole group leaves goes to the classes of the other group, in proportion to their
+    // rates.
     simulation.pause(1);
     let since = simulation.elapsed();
     simulation.run(seconds(10));

@@ -91,7 +91,7 @@ fn what_a_class_has_not_sent_comes_back_after_it_was_removed() {
         tree.request(copy, len, now);
         let grant = tree.poll_grant(now).unwrap();
         tree.remove(copy, now).unwrap();
-        // The new class takes the index of the removed one.
+        // The new class takes the index of the removed one. The correction must not reach it.
         let next = tree.add(group, class("0", "8mbit"), now).unwrap();
         tree.correct(&grant, 0, now);
         for class in [next, tree.default_class()] {
@@ -104,7 +104,7 @@ fn what_a_class_has_not_sent_comes_back_after_it_was_removed() {
         assert_eq!(of(next), 1);
         tree.remove(next, now).unwrap();
     }
-    // More bytes than were granted are charged to the classes above as well.
+    // If a request moves more bytes than were granted, the classes above the removed class are charged as well.
     let copy = tree.add(group, class("4mbit", "8mbit"), now).unwrap();
     tree.request(copy, 1, now);
     let grant = tree.poll_grant(now).unwrap();
@@ -193,7 +193,7 @@ fn only_the_time_that_a_ceil_has_held_a_class_back_counts() {
         }
         now = tree.poll_timeout().unwrap();
     }
-    // A timer may be late by a time slice.
+    // A timer may be late by a time slice, so that time also counts as held back.
     let held = (held + Class::TIME_SLICE).as_millis() * 500;
     assert!(u128::from(sent) <= 5_000_000 + 25_000 + 10_000 + held, "{sent}");
     assert!(u128::from(sent) >= 5_000_000 + held, "{sent}");

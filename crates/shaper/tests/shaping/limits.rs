@@ -92,13 +92,13 @@ fn what_was_not_moved_is_given_back() {
     tree.correct(&second, 2 * MIB, now);
     let statistics = tree.statistics(copy).unwrap();
     assert_eq!((statistics.sent.bytes, statistics.borrowed.bytes), (2 * MIB, 0));
-    // The time for 2 MiB less the burst, at 8 Mbit/s.
+    // The next request waits for the time that 2 MiB less the burst take at 8 Mbit/s.
     let ready = tree.poll_timeout().unwrap() - now;
     assert_eq!(ready, Duration::from_micros(2 * MIB - 50_000));
     assert!(tree.poll_grant(now + ready).is_some_and(|grant| grant.lender == tree.root()));
 }
 
-/// Statistics of a class, and of its ancestors.
+/// A class and its ancestors count the requests that were sent, borrowed, lent, and that waited.
 #[test]
 fn what_was_sent_borrowed_lent_and_waited_is_counted() {
     let mut simulation = Simulation::new(Class::new(rate("8mbit")));

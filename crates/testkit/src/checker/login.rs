@@ -48,7 +48,7 @@ pub(super) struct LoginOutcome {
     pub(super) cmd_sn: u32,
     pub(super) discovery: bool,
     pub(super) values: Values,
-    /// Whether the connection joins a session that is already there.
+    /// Whether the connection joins a session that exists already.
     pub(super) added: bool,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct SessionWatch {
     /// CIDs of connections that the initiator has asked to close, by the tag of the request.
     logouts: BTreeMap<u32, u16>,
     /// Whether a connection was cleaned up. Then commands that the target never received may be sent again
-    /// over another connection, with a `CmdSN` below the last one there.
+    /// over another connection, with a `CmdSN` below the last one of that connection.
     cleaned: bool,
 }
 

@@ -53,7 +53,8 @@ impl SessionWatch {
         if pdu.ttt() == NO_TAG {
             watch.unsolicited(breaches, pdu);
         } else {
-            // The LUN of the R2T does not matter: some targets leave that field at zero.
+            // The Data-Out must have the LUN of the command, even if the R2T has not: some targets leave that
+            // field at zero.
             let own = self.tags.get(pdu.itt()).is_none_or(|command| command.lun == pdu.lun());
             demand(breaches, own, "WR-10", || format!("LUN not that of the command: {pdu:?}"));
             watch.solicited(breaches, pdu);

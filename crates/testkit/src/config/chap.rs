@@ -105,7 +105,8 @@ pub enum Encoding {
 pub enum Reflection {
     /// Nothing is sent back.
     None,
-    /// `CHAP_C` is the challenge that an initiator sent in an earlier login, once there was such a login.
+    /// `CHAP_C` is the last challenge that the target answered in an earlier login; before that, the
+    /// configured one.
     Challenge,
     /// `CHAP_R` is the response that the initiator itself sent.
     Response,

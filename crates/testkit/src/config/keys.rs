@@ -108,7 +108,7 @@ impl From<&str> for Answer {
     }
 }
 
-/// The response of a login in which the target adds a pair.
+/// The login response to which the target adds a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {

@@ -52,7 +52,7 @@ pub(super) fn unmap(unit: &Unit, parameters: &[u8]) -> Result<(), Sense> {
     Ok(())
 }
 
-/// Zeroes the blocks of an ended UNMAP for which `is_done` returns `true`.
+/// Zeroes those blocks of an ended UNMAP for which `is_done` returns `true`.
 pub(super) fn unmap_part(unit: &Unit, parameters: &[u8], is_done: impl FnMut(&u64) -> bool) {
     let ranges = deallocated(unit, parameters).unwrap_or_default();
     ranges.into_iter().flatten().filter(is_done).for_each(|lba| unit.disk.unmap(lba, 1));
@@ -124,7 +124,7 @@ pub(super) fn write_same(unit: &Unit, cdb: [u8; 16], block: &[u8]) -> Result<(),
     Ok(())
 }
 
-/// Writes the blocks of an ended WRITE SAME for which `is_done` returns `true`.
+/// Writes those blocks of an ended WRITE SAME for which `is_done` returns `true`.
 pub(super) fn write_same_part(
     unit: &Unit,
     cdb: [u8; 16],

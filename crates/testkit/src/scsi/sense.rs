@@ -89,7 +89,7 @@ impl Sense {
         Self { key, asc, ascq, information: None, is_deferred: false }
     }
 
-    /// Returns whether it is a unit attention: a change that the unit reports once (SAM-5 §5.14).
+    /// Returns whether the condition is a unit attention: a change that the unit reports once (SAM-5 §5.14).
     pub(crate) const fn is_unit_attention(self) -> bool {
         self.key == 6
     }
@@ -138,8 +138,8 @@ impl Sense {
 mod tests {
     use super::*;
 
-    /// SPC-4 table 53: the response code shows whether the error is deferred, and the VALID bit is
-    /// independent of it.
+    /// SPC-4 table 53: the response code shows whether the error is deferred, and the VALID bit does not
+    /// depend on the response code.
     #[test]
     fn the_first_byte_tells_of_the_error_and_of_its_block() {
         let named = Sense::WRITE_ERROR.at_block(7);

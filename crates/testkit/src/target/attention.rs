@@ -19,7 +19,8 @@ impl Target {
         self.drop_connections();
     }
 
-    /// Breaks all connections, as when the target program restarts; the disks keep their caches.
+    /// Breaks all connections, as when the target program restarts. Commands that wait to be executed end; the
+    /// disks keep their caches.
     pub fn drop_connections(&mut self) {
         self.give_up(|_| true);
         for number in 0..self.connections.len() {
@@ -99,8 +100,8 @@ impl Target {
         }
     }
 
-    /// Resets a unit if its cache is volatile. Writes that were not flushed are lost, even if their status
-    /// was GOOD, and the commands of all sessions end.
+    /// Applies a reset of a unit to its cache, if the cache is volatile: writes that were not flushed are lost,
+    /// even if their status was GOOD, and the commands of all sessions end.
     pub(super) fn reset_cache(&mut self, number: u16) {
         let Some(unit) = self.config.units.get(&number) else { return };
         if !unit.disk.is_volatile() {

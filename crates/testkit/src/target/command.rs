@@ -18,8 +18,8 @@ use crate::pdu::Pdu;
 use crate::scsi::{self, Sense, Sink, Source, Work, operation};
 
 impl Target {
-    /// Processes a request that has a `CmdSN`. An immediate request is delivered now, any other one when all
-    /// earlier `CmdSN`s were delivered. A request outside the window is dropped.
+    /// Processes a request that has a `CmdSN`. An immediate request is delivered now, any other request
+    /// after all earlier `CmdSN`s were delivered. A request outside the window is dropped.
     pub(super) fn arrive(&mut self, id: ConnId, pdu: Pdu) {
         if pdu.immediate() {
             return self.deliver(id, &pdu);

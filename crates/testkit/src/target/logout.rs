@@ -28,8 +28,8 @@ impl Target {
         }
         self.give_up(|late| leaving.contains(&late.connection));
         for connection in leaving {
-            // A connection that closes another one stays open; the other one has failed, or is treated as
-            // failed.
+            // The connection that carries the logout stays open if it closes another connection: that one
+            // has failed, or is treated as failed.
             if pdu.function() == CLOSE_CONNECTION && connection != id {
                 self.close(connection);
             } else {
@@ -40,7 +40,7 @@ impl Target {
     }
 
     /// Stops the delayed commands of a connection of the session that is closed already. An initiator that
-    /// receives the response "CID not found" treats its commands as ended.
+    /// receives the response "CID not found" treats the commands of that connection as ended.
     fn stop_late_commands_of(&mut self, id: ConnId, cid: u16) {
         let session = self.connections[id.0].session;
         let connections = &self.connections;

@@ -67,7 +67,7 @@ impl Target {
     ) -> Result<(), Outcome> {
         let reached = self.reservations(number).zip(self.registrant_of(id));
         let Some((number, (reservations, nexus))) = number.zip(reached) else { return Ok(()) };
-        // CLEAR, PREEMPT, and PREEMPT AND ABORT.
+        // These service actions are CLEAR, PREEMPT, and PREEMPT AND ABORT.
         if matches!(cdb[1] & 0x1f, 3..=5) && self.is_hidden(number, &reservations, &nexus) {
             return Err(CONFLICT);
         }
@@ -76,7 +76,7 @@ impl Target {
             Refusal::Check(sense) => Outcome::check(sense),
         })?;
         let behavior = &self.config.units[&number].behavior;
-        // REGISTER, and REGISTER AND IGNORE EXISTING KEY.
+        // These service actions are REGISTER, and REGISTER AND IGNORE EXISTING KEY.
         if behavior.forgetful_registrations && matches!(cdb[1] & 0x1f, 0 | 6) {
             return Err(Outcome::check(Sense::new(2, 0x08, 0)));
         }

@@ -261,7 +261,7 @@ mod tests {
         (target, id)
     }
 
-    /// Each data piece of a read that is passed to the socket is the disk's own buffer of zeros.
+    /// A read of a null disk: each data piece for the socket is the disk's own buffer of zeros.
     #[test]
     fn what_a_null_disk_sends_is_not_copied() {
         let disk = RamDisk::null(512, 1 << 31);

@@ -92,9 +92,9 @@ pub(crate) struct Session {
 pub(crate) struct Attentions {
     /// Unit attentions that wait to be reported, by unit.
     pub(crate) waiting: BTreeMap<u16, VecDeque<Sense>>,
-    /// The change counters of each unit that the session knows.
+    /// For each unit, the counters of the changes that the session already knows.
     known: BTreeMap<u16, Changes>,
-    /// The counter of port changes of the array that the session knows.
+    /// The number of changes of the array's ports that the session already knows.
     pub(crate) known_changes: u64,
 }
 
@@ -111,7 +111,8 @@ impl Attentions {
         self.waiting.get_mut(&number)?.pop_front()
     }
 
-    /// Records that the session knows the present state of a unit, or will query it.
+    /// Records that the session knows the present state of a unit, or will query it. Earlier changes are
+    /// then not reported.
     pub(crate) fn know(&mut self, number: u16, unit: &Unit) {
         self.known.insert(number, unit.disk.changes());
     }

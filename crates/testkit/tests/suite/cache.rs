@@ -20,7 +20,7 @@ fn volatile() -> (Rig, RamDisk) {
     (rig, disk)
 }
 
-/// Logs in to the same target again; with the same nexus, unless the ISID differs.
+/// Logs in to the same target again. The nexus is the same, unless the test has changed `rig.isid`.
 fn log_in_again(rig: &mut Rig) {
     rig.id = rig.target.accept();
     (rig.framing, rig.exp_stat_sn, rig.tsih) = (Framing::PLAIN, 0, 0);
@@ -111,7 +111,7 @@ fn unmap_and_write_same_wait_in_the_cache_too() {
     assert!(disk.holds(0, &pattern(1024)));
 }
 
-/// The unit behaves as its mode pages say.
+/// MODE SENSE reports the kind of write cache, and the unit accepts FUA only if it reports DPOFUA.
 #[test]
 fn mode_sense_tells_the_cache() {
     let (mut rig, disk) = volatile();
@@ -142,7 +142,7 @@ fn each_nexus_is_told_of_a_restart_once() {
     assert_eq!(attention(&mut rig), Some(Sense::RESET), "the session before never heard of it");
 }
 
-/// Another target that serves the same disk informs its own initiators.
+/// After a disk has lost power, another target that serves this disk informs its own initiators too.
 #[test]
 fn a_disk_that_lost_power_says_so_through_every_target() {
     let (mut one, disk) = volatile();
@@ -210,7 +210,7 @@ fn a_switched_cache_is_told() {
     assert_eq!(attention(&mut rig), None);
 }
 
-/// SPC-4 §4.5.7: an error that belongs to no nexus is reported to each of them once, and the command that
+/// SPC-4 §4.5.7: an error that belongs to no nexus is reported to each nexus once, and the command that
 /// receives it is not executed.
 #[test]
 fn each_nexus_is_told_of_a_deferred_error_once() {
@@ -251,7 +251,8 @@ fn a_flush_that_fails_may_lose_what_is_in_the_cache() {
     }
 }
 
-/// SPC-4 §6.33: the unit of a LUN has changed, and INQUIRY reports the new one.
+/// SPC-4 §6.33: after the unit of a LUN was replaced, INQUIRY reports the new unit, and the next command ends
+/// with a unit attention.
 #[test]
 fn another_unit_behind_the_same_number_is_told() {
     let mut rig = Rig::login(config(), &[]);

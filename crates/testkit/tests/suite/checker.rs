@@ -305,7 +305,7 @@ fn unanswered_pings_are_known() {
 }
 
 /// Returns the rules that a Data-Out for an R2T breaks if it is sent after the ABORT TASK of its write, or
-/// after another function.
+/// after another task management function.
 fn answered_behind(function: u8, refuses: bool) -> Vec<&'static str> {
     broken(|rig| {
         rig.target.config_mut().task_management_response = refuses.then_some(5);
@@ -446,7 +446,7 @@ fn text_exchanges_are_watched() {
     assert_eq!(spoilt(text, |_| {}), [""; 0]);
     assert_eq!(spoilt(text, |pdu| pdu.header[1] |= 0x40), ["TXT-09"]);
     assert_eq!(spoilt(text, |pdu| pdu.set_u32(20, 7)), ["TXT-22"]);
-    // The second request of an exchange, after the response to the first request or before it.
+    // Sends the second request of an exchange, after the response to the first request or before it.
     let next = |answered: bool, spoil: &dyn Fn(&mut Pdu)| {
         broken(|rig| {
             rig.target.config_mut().discovery.split = Some(16);

@@ -107,8 +107,8 @@ fn numbers_rise_on_each_connection() {
     assert_eq!(two.rules(), ["SEQ-04"]);
 }
 
-/// RFC 7143 §11.5.1: ABORT TASK must be sent on the connection of its task, and the checker reports it on
-/// another one.
+/// RFC 7143 §11.5.1: ABORT TASK must be sent on the connection of its task. The checker reports an ABORT TASK
+/// on another connection.
 #[test]
 fn aborts_over_the_wrong_connection_are_seen() {
     for wrong in [false, true] {

@@ -110,7 +110,7 @@ fn a_cache_that_loses_power_has_nothing_to_lose() {
     assert!(disk.holds(1 << 29, &[0; 4096]));
 }
 
-/// Faults of blocks occur as on other disks, and a wrong byte affects one response only.
+/// Faults of blocks occur on a null disk as on other disks, and a wrong byte affects one response only.
 #[test]
 fn faults_meet_it_as_any_other() {
     let mut config = null();

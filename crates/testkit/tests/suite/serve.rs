@@ -125,7 +125,7 @@ async fn send_targets_lists_the_address() {
     server.stop().await;
 }
 
-/// The initiator writes without reading, while the target has megabytes to send.
+/// An initiator that writes without reading, while the target has megabytes to send, causes no deadlock.
 #[tokio::test]
 async fn full_buffers_both_ways_are_no_deadlock() {
     let server = Server::start(Target::new(config())).await.unwrap();

@@ -116,8 +116,8 @@ fn a_command_that_is_ended_has_written_none_some_or_all_of_its_blocks() {
     }
 }
 
-/// SBC-3 §5.32: data written with FUA are durable once the status has arrived, whatever else is lost with a
-/// loss of power.
+/// SBC-3 §5.32: data written with FUA are durable once the status has arrived, even if a loss of power loses
+/// other blocks.
 #[test]
 fn a_partial_loss_of_power_never_takes_what_fua_has_put_on_the_medium() {
     for seed in 0..64u64 {

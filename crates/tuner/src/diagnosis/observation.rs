@@ -45,9 +45,9 @@ pub struct Activity {
     pub solicitation: u32,
     /// Samples in which commands waited for the command window.
     pub command_window: u32,
-    /// Samples in which all was sent, and had not all arrived, while answers were awaited.
+    /// Samples in which everything was sent but had not all arrived at the peer, while answers were awaited.
     pub answers: u32,
-    /// Samples in which all had arrived at the peer, while answers were awaited.
+    /// Samples in which everything that was sent had arrived at the peer, while answers were awaited.
     pub target: u32,
     /// Samples in which nothing was in flight.
     pub source: u32,

@@ -9,8 +9,8 @@
 //! answer times, TCP's RTT  ───► windowed minimum ─► round trip
 //! ```
 //! All sources share this filter. A rate that was measured while there was too little to send shows the
-//! sender, not the link, and is ignored. BBR uses it if it raises the maximum. Here it would make a burst
-//! that a token bucket admits count as the link's rate.
+//! sender, not the link, and is ignored. BBR uses such a rate if it raises the maximum. Here it is ignored
+//! then too: otherwise a burst that a token bucket admits would count as the link's rate.
 
 use std::time::{Duration, Instant};
 
@@ -92,21 +92,23 @@ const FULL_PIPE_ROUNDS: u32 = 3;
 const GROWTH: u64 = 125;
 
 impl EstimatorWindow {
-    /// For one path of several, measured by the answers to its requests: a second or four answer times,
-    /// whichever is longer. The shortest answer time never expires. The reason: unlike BBR, nothing here
-    /// empties the path's queue to measure again. If the shortest time expired, the estimator would take the
-    /// queue for the path's length and allow more in flight, and the queue would grow.
+    /// The window for one path of several, measured by the answers to its requests: rates count for a second
+    /// or four answer times, whichever is longer, and the shortest answer time never expires. The reason:
+    /// unlike BBR, nothing here empties the path's queue to measure again. If the shortest time expired, the
+    /// estimator would take the queue for the path's length and allow more in flight, and the queue would
+    /// grow.
     pub const PATH: Self =
         Self { rate: Duration::from_secs(1), round_trips: 4, round_trip: Duration::MAX };
-    /// For a connection, measured by TCP's delivery rate, which is read once a second: ten readings. A
-    /// round-trip time counts as long as in Linux (`net.ipv4.tcp_min_rtt_wlen`).
+    /// The window for a connection measured by TCP's delivery rate, which is read once a second: rates count
+    /// for ten readings. A round-trip time counts as long as in Linux (`net.ipv4.tcp_min_rtt_wlen`).
     pub const CONNECTION: Self = Self {
         rate: Duration::from_secs(10),
         round_trips: 4,
         round_trip: Duration::from_secs(300),
     };
-    /// For a connection, measured by its congestion window, which follows the link by itself: only the latest
-    /// window and round trip count, because after a pause or a timeout an earlier window says nothing.
+    /// The window for a connection measured by its congestion window, which follows the link by itself: only
+    /// the latest window and round trip count, because after a pause or a timeout an earlier window says
+    /// nothing.
     pub const CONGESTION_WINDOW: Self =
         Self { rate: Duration::ZERO, round_trips: 0, round_trip: Duration::ZERO };
 }

@@ -195,7 +195,8 @@ mod tests {
         assert!(recent.share() < f64::EPSILON);
         recent.count(&start, &reading(500, 5, 0, 0), second);
         assert!((recent.share() - 0.01).abs() < 1e-9);
-        // Fifty arrive in a round trip: twenty-five segments behind a gap count as one lost segment.
+        // Fifty segments arrive in a round trip, so twenty-five segments behind a gap count as one lost
+        // segment.
         recent.count(&start, &reading(0, 0, 500, 125), second);
         assert!((recent.share() - 0.01).abs() < 1e-9);
         (0..100).for_each(|_| recent.fade());

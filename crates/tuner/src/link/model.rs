@@ -206,7 +206,7 @@ mod tests {
         LinkModel::new(&measurement, &tuning)
     }
 
-    /// The smallest sufficient buffers that the literature has for 100 Mbit/s.
+    /// The computed buffers are the smallest sufficient buffers that the literature states for 100 Mbit/s.
     #[test]
     fn the_buffer_of_most_benefit_is_that_of_the_literature() {
         assert_eq!(link(40, "100mbit").max_benefit(), 512 << 10);

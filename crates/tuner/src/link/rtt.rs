@@ -72,7 +72,7 @@ impl Rtt {
     }
 }
 
-/// Moves the old value towards the new one by 1/`share` of the difference. It computes in nanoseconds, since
+/// Moves the old value towards the new one by 1/`share` of the difference. Computes in nanoseconds, because
 /// the division of a [`Duration`] takes four times as many instructions, and each request is a sample.
 fn mix(old: Duration, new: Duration, share: u64) -> Duration {
     let (old, new) = (nanos(old), nanos(new));

@@ -341,7 +341,7 @@ mod tests {
         };
         assert_eq!(reading(3000, 30).loss_since(&reading(1000, 10)), Some(0.01));
         assert_eq!(reading(1500, 13).loss_since(&reading(1000, 10)), None);
-        // Where hardly any segments are lost, this many would be a rare chance.
+        // Few segments were sent, but so large a share was lost that the loss can hardly be chance.
         assert_eq!(reading(1100, 14).loss_since(&reading(1000, 10)), Some(0.04));
         // The counters wrap.
         assert_eq!(reading(1000, 0).loss_since(&reading(u32::MAX - 999, 0)), Some(0.0));

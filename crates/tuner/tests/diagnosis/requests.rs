@@ -129,7 +129,7 @@ fn a_slow_target_and_a_slow_source_are_told_apart() {
         }),
     );
     assert_says(&case.blames(Limiter::Source), "nothing to write", "read the source faster");
-    // Reads have no source at this host.
+    // Reads have no source at this host, so an idle connection means a slow destination.
     let mut case = Case::reading(50, 3 << 20);
     case.observation.activity = waiting(|a| a.source = 50);
     assert_says(&case.blames(Limiter::Destination), "no read", "destination");
@@ -164,7 +164,8 @@ fn a_limit_of_what_may_be_in_flight_is_blamed_by_its_numbers() {
     case.observation.limits.bytes = Some(1 << 20);
     let finding = case.blames(Limiter::InFlightLimit);
     assert_says(&finding, "4 requests and 1 MiB of data may be", "max_bytes_in_flight");
-    // For reads: as many bytes arrive in a round trip of 100 ms as may be in flight.
+    // All bytes that may be in flight arrive in a round trip of 100 ms, so the limit in flight holds back the
+    // reads.
     let mut case = Case::reading(80, 32 << 20);
     case.observation.activity = waiting(|a| {
         (a.in_flight_limit, a.awaited_data) = (50, 50 << 20);
@@ -187,8 +188,8 @@ fn reads_are_judged_by_what_was_under_way() {
     assert_says(&finding, "on its way", &format!("--queue-depth above {depth})"));
 }
 
-/// As many reads are in flight as the plan has. Reads take one round trip each, so the plan has fewer reads
-/// than writes.
+/// If as many reads are in flight as the plan has, the remedy is a larger queue depth than that of the plan's
+/// reads. Reads take one round trip each, so the plan has fewer reads than writes.
 #[test]
 fn reads_that_come_as_fast_as_they_are_asked_for_are_told_the_depth() {
     let plan = Case::reading(350, 32 << 20).plan();

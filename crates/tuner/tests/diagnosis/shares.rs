@@ -13,7 +13,8 @@ fn shares_follow_looks_and_the_kernels_account() {
         a.source = 20;
     });
     let mut case = Case::on("100mbit", activity);
-    // Each counter was at 1 second before: 4 and 2 of the 10 seconds in which data waited.
+    // Each counter was at 1 second before. So the peer's window was the limit for 4, and the send buffer for
+    // 2, of the 10 seconds in which data waited.
     case.after().receive_window_limited = seconds(5);
     case.after().send_buffer_limited = seconds(3);
     let diagnosis = case.diagnose();

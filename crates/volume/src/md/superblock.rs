@@ -51,15 +51,15 @@ const SECTOR: u64 = 512;
 const SUPER_OFFSET: u64 = 8;
 /// `MD_FEATURE_RAID0_LAYOUT`: the layout field is valid.
 const FEATURE_RAID0_LAYOUT: u32 = 4096;
-/// Value of the layout field for members of different sizes, which exists since Linux 5.4: 1 is the layout of
-/// kernels before Linux 3.14, 2 that of later ones. Members of one size are laid out in the same way by all
-/// kernels, but without a value the kernel may refuse to assemble the array.
+/// Value of the layout field, which exists since Linux 5.4. For members of different sizes, 1 is the layout of
+/// kernels before Linux 3.14, and 2 that of later kernels. Members of one size are laid out in the same way by
+/// all kernels, but without a value the kernel may refuse to assemble the array.
 const LAYOUT: u32 = 2;
 /// Offset of the table of roles, in bytes.
 const ROLES: usize = 256;
 /// Number of roles that are written: at least one for each possible member.
 const EMITTED_ROLES: u32 = 128;
-/// Values from here on mean that a device is no member: a spare, a failed device, a journal.
+/// Smallest value of a role that means that the device is no member: a spare, a failed device, a journal.
 const FIRST_NO_ROLE: u16 = 0xfffd;
 const SPARE: u16 = 0xffff;
 
@@ -161,7 +161,8 @@ impl Superblock {
         put(160, &u32::from(role).to_le_bytes());
         put(168, &self.device_uuid.0);
         put(192, &created.to_le_bytes());
-        // Members of a RAID-0 array need no resynchronization.
+        // Sector up to which the members are in sync: all of them, because RAID-0 has no redundancy to
+        // synchronize.
         put(208, &u64::MAX.to_le_bytes());
         put(220, &EMITTED_ROLES.to_le_bytes());
         for number in 0..EMITTED_ROLES {

@@ -8,7 +8,7 @@ use crate::draw::part::Part;
 use crate::draw::table::Table;
 use crate::result::Figure;
 
-/// Number of disks that has a goal: there, a read must cost little more than with one disk.
+/// The number of disks for which there is a goal: a read must cost little more than with one disk.
 const MANY: &str = "1000";
 const GOAL: Goal = Goal::AtMost(1.3);
 const RATE: What = |figure| Some(requests(figure)? / figure.seconds?);

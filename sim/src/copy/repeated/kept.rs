@@ -1,4 +1,4 @@
-//! The kept files of a process, opened before it copies.
+//! The files that a process keeps, digests and a checkpoint, opened before it copies.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::RepeatedCopy;
 use super::process::Process;
 use super::vouching::{CHECKPOINT, DIGESTS};
 
-/// The files that a process found and keeps.
+/// The open digest file and checkpoint of a process.
 #[derive(Debug)]
 pub(super) struct Keeping {
     pub(super) digests: DigestFile,
@@ -22,7 +22,8 @@ pub(super) struct Keeping {
 }
 
 impl RepeatedCopy<'_> {
-    /// Opens the kept files of a process before it copies. The user removes a checkpoint of an earlier source.
+    /// Opens the digest file and the checkpoint of a process before it copies. A checkpoint of another source
+    /// is removed, as the user would do.
     pub(super) fn keep(
         &self,
         process: Process,

@@ -43,7 +43,7 @@ const STREAM: u64 = 0x6e69_6768_7473;
 const IN_USE: u64 = 0x696e_5f75_7365;
 /// Percentage of command lines that copy a source in use, in passes.
 const SHARE_IN_USE: u64 = 30;
-/// Number of requests, as a multiple of an episode's.
+/// Number of requests of all repeated copies, as a multiple of `Settings::operations`.
 const LENGTH: usize = 3;
 /// Largest number of attempts of the last run, one of which must succeed. Attempts before it may fail because
 /// of what other hosts have written to the destination.
@@ -77,14 +77,15 @@ enum Verifies {
     Nothing,
     /// Compares with what was read from the source.
     Read,
-    /// Compares everything that the digests know.
+    /// Compares every range that has a digest.
     Digests,
 }
 
 /// The options of a command line.
 #[derive(Debug)]
 struct Line {
-    /// `--destination-is-zero`: true for the first run, since nothing was written before it.
+    /// Whether the command line has `--destination-is-zero`. That holds for the first run, before which nothing
+    /// was written.
     states_zero: bool,
     has_checkpoint: bool,
     verifies: Verifies,
@@ -182,7 +183,7 @@ impl<'a> RepeatedCopy<'a> {
             has_passes,
         };
         if has_passes && verifies == Verifies::Read {
-            // The source has changed since it was read, so it would differ from the destination.
+            // A source in use changes after it was read, so verifying would find differences.
             self.line.verifies = Verifies::Nothing;
         }
         let len = if rng.percent(30) { capacity } else { rng.index(1..capacity) };

@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// Runs the work with this number, unless it has run. Judges the kept files afterwards.
+    /// Runs the work with this number, unless it has run already. Then checks the digests and the checkpoint.
     fn work(&self, number: u64) {
         let work = self.works().under_way.remove(&number);
         if let Some(work) = work {

@@ -73,7 +73,7 @@ fn forget(blocks: &mut Blocks, range: &Range<u64>) {
     }
 }
 
-/// The statements that touch a range.
+/// Returns the statements that touch a range.
 pub(crate) fn overlapping<'a>(
     blocks: &'a Blocks,
     range: &'a Range<u64>,

@@ -38,13 +38,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
     Any,
-    /// While the target delays one of its writes.
+    /// While a target delays a write of the process.
     WithLateWrites,
-    /// After its copy. The target may still have a delayed write that was also sent over a second session.
+    /// After the copy of the process has ended. A target may still have a delayed write that was also sent over
+    /// a second session.
     AfterTheCopy,
 }
 
-/// One run, and its parts.
+/// One run of a command line: the process, its copy, and how it is stopped.
 struct CurrentRun {
     process: Process,
     watch: Arc<Watch>,
@@ -61,8 +62,8 @@ impl RepeatedCopy<'_> {
     /// Runs the command line once. In the last run there are no faults.
     pub(super) async fn run(&mut self, is_last: bool) -> Result<Ended, String> {
         let rng = &mut self.copies.rng;
-        // In most runs all portals are reachable, so the run can end the sessions that an earlier run has
-        // left there.
+        // In most runs all portals are reachable, so the run can end the sessions that an earlier run has left
+        // at the targets.
         if is_last || rng.percent(60) {
             self.copies.mend();
         }

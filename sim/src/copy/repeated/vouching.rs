@@ -44,7 +44,7 @@ impl Vouching {
         Self { shared, files, state: Mutex::default() }
     }
 
-    /// Forgets the previous command line. No command of it is in flight.
+    /// Forgets the previous command line. No request of its processes is in flight any more.
     pub(crate) fn begin_anew(&self) {
         *self.state() = State::default();
     }
@@ -78,7 +78,7 @@ impl Vouching {
         self.state().is_unproven
     }
 
-    /// Checks the kept files, and reports a false statement as a violation.
+    /// Checks the digest file and the checkpoint, and reports a false statement as a violation.
     pub(crate) fn judge(&self) {
         let mut world = self.shared.lock();
         if let Err(why) = self.check(&world) {
@@ -86,7 +86,7 @@ impl Vouching {
         }
     }
 
-    /// Checks every statement of the kept files.
+    /// Checks every statement of the digest file and the checkpoint.
     ///
     /// # Errors
     /// The first false statement.

@@ -28,7 +28,7 @@ fn named(folder: &Path) -> Option<String> {
     let Some(partition) = read(&folder.join("partition")) else {
         return Some(format!("block device {}", disk_name(folder)?));
     };
-    // The folder of a partition lies in the folder of its disk.
+    // The name of the disk is in the parent folder: the folder of a partition lies in the folder of its disk.
     let start = read(&folder.join("start")).unwrap_or_default();
     let disk = disk_name(folder.parent()?)?;
     Some(format!("block device {disk} partition {partition} from sector {start} on"))
@@ -54,7 +54,8 @@ fn loop_name(folder: &Path) -> Option<String> {
 
 fn numbered(folder: Option<&Path>, number: &str) -> String {
     let boot = read(Path::new(BOOT)).unwrap_or_default();
-    // Each attached disk gets the next sequence number; a partition has the number of its disk.
+    // Each attached disk gets the next sequence number. For a partition, the number is in the folder of its
+    // disk.
     let folders = folder.into_iter().flat_map(|folder| folder.ancestors().take(2));
     let sequence = folders.map(|folder| folder.join("diskseq")).find_map(|path| read(&path));
     let sequence = sequence.map(|sequence| format!(", disk {sequence}")).unwrap_or_default();

@@ -64,7 +64,7 @@ impl InUse {
 }
 
 /// Checks that no loop device shows this file or block device. A loop device does not claim what it shows, so
-/// that opening the file exclusively would succeed.
+/// opening the file exclusively would succeed nevertheless.
 pub(crate) fn check_loop_devices(metadata: &Metadata) -> io::Result<()> {
     let kind = metadata.file_type();
     if !kind.is_file() && !kind.is_block_device() {
@@ -148,7 +148,8 @@ fn parts(folder: &Path) -> impl Iterator<Item = std::path::PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.join("partition").exists())
 }
 
-/// Returns the path of the device in this sysfs folder; for the device mapper, with its name there.
+/// Returns the path of the device in this sysfs folder: the path is `/dev/mapper/NAME` for a device of the
+/// device mapper, otherwise `/dev/NAME`.
 fn name(folder: &Path) -> String {
     if let Ok(name) = fs::read_to_string(folder.join("dm/name")) {
         return format!("/dev/mapper/{}", name.trim());

@@ -38,8 +38,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Opens one connection to an export, and more if the server allows that. The first connection reads the
-    /// dirty bitmap, since qemu-nbd accepts one client by default.
+    /// Opens one connection to an export, and more if the server allows that. The first connection reads the dirty
+    /// bitmap, because qemu-nbd accepts one client by default.
     pub(super) async fn open(
         uri: &NbdUri,
         bitmap: Option<&DirtyBitmap>,
@@ -61,8 +61,8 @@ impl Connections {
         let mut connections = vec![Arc::new(first)];
         if export.flags.contains(TransmissionFlags::MULTI_CONN) {
             while connections.len() < MAX_CONNECTIONS {
-                // A server that has reached its limit of clients replies to further handshakes only after a client has
-                // left.
+                // The handshake has a time limit: a server that has reached its limit of clients replies to further
+                // handshakes only after a client has left.
                 let Ok(Ok((further, _))) = timeout(limit, open(&[BASE_ALLOCATION])).await else {
                     break;
                 };

@@ -63,8 +63,8 @@ impl ReportedLosses {
     }
 
     /// Resets the number to `since`, its value when a change began, so that losses reported since then are
-    /// reported again. The change was in flight at such a report, so its caller does not know that it may be
-    /// lost too.
+    /// reported again. The change was in flight at such a report, so its caller does not know that the change
+    /// may be lost too.
     pub(super) fn overtaken(&self, since: u64) {
         self.0.fetch_min(since, Ordering::Relaxed);
     }

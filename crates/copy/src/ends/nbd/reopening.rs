@@ -83,7 +83,8 @@ impl Reopening {
             }
             tokio::select! {
                 biased;
-                // Another lost connection may be the last one: then requests wait, and the time limit applies.
+                // If another connection is lost meanwhile, none may be open any more: then requests wait, and
+                // the time limit applies.
                 () = self.losses.news(), if left.is_none() => {}
                 () = sleep(left.map_or(self.pause, |left| self.pause.min(left))) => {}
             }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Rate of a slow store, bytes per second: each MiB that the requests in flight move extends the limit by a
-/// second. The sum counts, because the server may execute the requests concurrently, and send all replies at
-/// the end.
+/// second. The bytes of all these requests are added, because the server may execute the requests
+/// concurrently, and send all replies at the end.
 const BYTES_PER_SECOND: u64 = 1 << 20;
 
 /// How long a server has been silent while requests are in flight.

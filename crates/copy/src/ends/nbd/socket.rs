@@ -10,8 +10,8 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 use super::uri::Place;
 
-/// Idle time before the first keepalive probe, interval of the probes, and number of unanswered ones that
-/// ends the connection: the same values as the initiator's.
+/// Idle time before the first keepalive probe, interval of the probes, and number of unanswered probes after
+/// which the connection ends: the same values as the initiator's.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(30), 3);
 
 /// The receiving half of the socket.

@@ -38,7 +38,7 @@ impl Writes {
         };
         let write = Write { writes: self.clone(), entry };
         for earlier in before {
-            // The semaphore has no permits, so that this returns when it is closed.
+            // The semaphore has no permits, so `acquire` returns when the semaphore is closed.
             drop(earlier.end.acquire().await);
         }
         write

@@ -48,7 +48,7 @@ impl Network for Tcp {
 
 impl Socket for TcpStream {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        // A later read or write returns the error again.
+        // An error is dropped here, because a later read or write returns it again.
         self.poll_read_ready(context).map(drop)
     }
 

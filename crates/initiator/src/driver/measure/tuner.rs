@@ -32,7 +32,7 @@ pub(crate) fn is_little(bytes: u64, time: Duration) -> bool {
     u128::from(bytes) * 1000 < LITTLE * time.as_millis()
 }
 
-/// Reason why the session waits at a poll, by its own state and not by its sockets.
+/// Reason why the session waits at a poll, derived from the session's state and not from its sockets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PollSample {
     pub(crate) waiting: Waiting,
@@ -91,7 +91,7 @@ struct OnSocket {
 /// Estimates of the link, from readings of the running connection.
 #[derive(Debug)]
 struct LinkEstimates {
-    /// Intervals since the plan last took in a reading.
+    /// Number of intervals since a reading last updated the plan.
     polls: u32,
     /// The last reading from which the rates were estimated, and its time; `None` before the first one.
     last_reading: Option<(TcpInfo, Instant)>,
@@ -99,7 +99,7 @@ struct LinkEstimates {
     loss: LossDetector,
 }
 
-/// Limits of the data in flight, so that requests and pings do not wait long behind it.
+/// Limits of the data in flight, so that requests and pings do not wait long behind that data.
 #[derive(Debug, Default)]
 struct RequestLimits {
     write: WriteLimit,
@@ -150,8 +150,8 @@ impl Tuner {
         &self.plan
     }
 
-    /// Updates the plan by the round-trip time that the TCP handshake has measured. Returns whether the new plan
-    /// needs another receive buffer, which only a new connection can have.
+    /// Updates the plan with the round-trip time that the TCP handshake has measured. Returns whether the new
+    /// plan needs another receive buffer, which only a new connection can have.
     pub(crate) fn connected(&mut self, socket: &dyn Socket) -> bool {
         let prepared = self.plan.receive_buffer.value;
         match socket.tcp_info() {
@@ -173,7 +173,7 @@ impl Tuner {
         self.basis = None;
     }
 
-    /// Updates the plan by the negotiated terms, and by the round-trip time measured during the login. The
+    /// Updates the plan with the negotiated terms, and with the round-trip time measured during the login. The
     /// handshake's round-trip time may include the time to resolve an address.
     pub(crate) fn agreed(&mut self, socket: &dyn Socket, negotiated: &Negotiated) {
         if let Ok(info) = socket.tcp_info() {
@@ -184,7 +184,7 @@ impl Tuner {
     }
 
     /// Records the command window that the target has reported, if it is larger than all before. Returns
-    /// whether it is; false before the login has ended.
+    /// whether the window was recorded; before the end of the login, no window is.
     pub(crate) fn offered(&mut self, window: u32) -> bool {
         let Some(terms) = &mut self.measurement.terms else { return false };
         if terms.window >= Some(window) {
@@ -236,7 +236,7 @@ impl Tuner {
         }
     }
 
-    /// Calls `change`, and sets the new plan on the socket if it asks for more than the old one.
+    /// Calls `change`, and sets the new plan on the socket if its send buffer or congestion control has changed.
     fn adapt(&mut self, socket: &dyn Socket, change: impl FnOnce(&mut Self)) {
         let in_force =
             |plan: &Plan| (plan.send_buffer.value, plan.congestion_control.value.clone());
@@ -250,8 +250,8 @@ impl Tuner {
 
     fn count(&mut self, info: &TcpInfo, sample: PollSample, is_blocked: bool) {
         let is_positive = |count: Option<u32>| count.is_some_and(|count| count > 0);
-        // Time that the class takes counts as nothing else: without the other reasons, no more would have been
-        // sent.
+        // Time in which the traffic class holds requests back counts only as that: even without the other
+        // reasons to wait, no more would have been sent.
         let of_class = if self.is_paced(info) { sample.intervals } else { sample.in_class() };
         let activity = &mut self.activity;
         activity.class = activity.class.saturating_add(of_class);
@@ -297,13 +297,13 @@ impl Tuner {
         self.address
     }
 
-    /// Returns how the connection stood still at the last poll. `None` for a target on this host, as such a path
-    /// never drops long segments.
+    /// Returns how the connection stood still at the last poll. `None` for a target on this host, because the
+    /// loopback interface never drops long segments.
     pub(crate) fn stall(&self) -> Option<Stall> {
         self.stalls.last.filter(|_| !self.address.ip().is_loopback())
     }
 
-    /// Updates the measurement by a reading of the link, and plans again.
+    /// Updates the measurement with a reading of the link, and plans again.
     fn observe(&mut self, info: &TcpInfo, now: Instant) {
         self.measurement.update(info);
         self.estimate(info, now);
@@ -338,8 +338,8 @@ impl Tuner {
         }
     }
 
-    /// Updates the limits of the data in flight by what the kernel reports, and by how fast the target takes
-    /// write data.
+    /// Updates the limits of the data in flight from what the kernel reports, and from how fast the target
+    /// takes write data.
     pub(crate) fn measure_limits(
         &mut self,
         socket: &dyn Socket,
@@ -356,19 +356,19 @@ impl Tuner {
         self.request_limits.read.observe(info, now);
     }
 
-    /// Returns the limit of outstanding read data on the connection, in bytes, by the last poll; `None` if the
+    /// Returns the limit of outstanding read data on the connection, in bytes, as last measured; `None` if the
     /// limit is not below `max`, the limit of what may be in flight.
     pub(crate) const fn read_limit(&self, max: u64) -> Option<u64> {
         self.request_limits.read.bytes(max)
     }
 
-    /// Returns the length that suits a read, in bytes, by what has arrived so far; `None` if reads have no
-    /// limit.
+    /// Returns the length that suits a read, in bytes. It depends on the bytes that have arrived so far. `None`
+    /// if reads have no limit.
     pub(crate) fn longest_read(&self, max: u64) -> Option<u64> {
         self.request_limits.read.longest_read(max)
     }
 
-    /// Returns the limit of write data that the connection may have in flight, in bytes, by the last poll;
+    /// Returns the limit of write data that the connection may have in flight, in bytes, as last measured;
     /// `None` if it is not below `max`, the limit of what may be in flight.
     pub(crate) fn write_limit(&self, max: u64) -> Option<u64> {
         self.request_limits.write.bytes(self.copes_with_loss(), max)
@@ -385,12 +385,12 @@ impl Tuner {
     }
 
     /// Applies the limit of other connections that found the target slow: they may have `bytes` of write data
-    /// outstanding. If the limit of this connection is higher, it becomes half of that.
+    /// outstanding. If the limit of this connection is higher, it is lowered to half of `bytes`.
     pub(crate) const fn on_slow_target(&mut self, bytes: u64) {
         self.request_limits.write.share(bytes);
     }
 
-    /// Updates the plan by the loss, 0 to 1, that another connection has measured on the same link and that no
+    /// Updates the plan with the loss, 0 to 1, that another connection has measured on the same link and that no
     /// queue explains.
     pub(crate) fn on_link_loss(&mut self, socket: &dyn Socket, loss: f64) {
         self.adapt(socket, |tuner| tuner.believe(loss));

@@ -16,13 +16,13 @@ pub(super) fn within(bytes: Range<u64>, block_size: u32) -> Option<Range<u64>> {
     (!blocks.is_empty()).then_some(blocks)
 }
 
-/// Returns the distance between two offsets within one request. It fits in a `usize`, as the data of a request
-/// fit in memory.
+/// Returns the distance between two offsets within one request. It fits in a `usize`, because the data of a
+/// request fit in memory.
 pub(super) fn distance(from: u64, to: u64) -> usize {
     usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX)
 }
 
-/// Divides a range of blocks into runs of at most `most`.
+/// Divides a range of blocks into runs of at most `most` blocks.
 pub(super) fn runs(blocks: Range<u64>, most: u64) -> impl Iterator<Item = (u64, u32)> {
     let most = most.clamp(1, u32::MAX.into());
     let mut lba = blocks.start;

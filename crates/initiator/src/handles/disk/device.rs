@@ -32,7 +32,7 @@ impl Device for Disk {
             self.has_unmap().then(|| u64::from(self.granules().len) * u64::from(block_size));
         limits.has_fast_zeroes = self.has_fast_zeroes();
         limits.is_read_only = profile.write_protected;
-        // The cache may have been enabled since the disk was opened.
+        // The write cache may have been enabled after the disk was opened and its profile was read.
         limits.has_volatile_cache =
             profile.write_cache != Some(false) || self.unit.state().lock().durability.has_cache();
         limits

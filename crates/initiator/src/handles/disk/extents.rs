@@ -254,14 +254,14 @@ mod tests {
     #[test]
     fn answers_that_contradict_themselves_count_for_nothing() {
         let nonsense: [&[(u64, u32, u8)]; 8] = [
-            // No progress.
+            // The runs make no progress.
             &[],
             &[(10, 0, DEALLOCATED)],
             &[(10, 5, DEALLOCATED), (15, 0, DEALLOCATED)],
             // The first block is not the one asked for.
             &[(0, 40, DEALLOCATED)],
             &[(11, 40, DEALLOCATED)],
-            // A gap, an overlap, and an overlap after the end of the range.
+            // The runs have a gap, an overlap, and an overlap after the end of the range.
             &[(10, 5, DEALLOCATED), (16, 5, DEALLOCATED)],
             &[(10, 5, DEALLOCATED), (14, 5, MAPPED)],
             &[(10, 30, DEALLOCATED), (39, 5, MAPPED)],

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 pub(crate) const WIDTH: usize = 64;
 
 /// Runs futures to their ends, up to [`WIDTH`] at a time, and returns their results in order. After an error no
-/// further future begins; the first error is returned when all that have begun have ended.
+/// further future begins; the first error is returned when all futures that have begun have ended.
 pub(crate) async fn try_join_all<F, T, E>(futures: impl IntoIterator<Item = F>) -> Result<Vec<T>, E>
 where
     F: Future<Output = Result<T, E>>,
@@ -131,7 +131,7 @@ mod tests {
             begun.set(begun.get() + 1);
             let ended = &ended;
             async move {
-                // The first error is that of the last one to begin.
+                // The future that begins last ends first, so its error is the first one.
                 for _ in 0..WIDTH - number {
                     tokio::task::yield_now().await;
                 }

@@ -24,8 +24,8 @@ const MIN_SHAPED_LEN: usize = 4096;
 impl Disk {
     /// Reads `len` bytes from `offset` on.
     ///
-    /// While the disk is busy, the memory of a long read is reused for a later one, once every
-    /// `Bytes` that shares it is dropped. To supply the buffer, use [`read_into`](Self::read_into).
+    /// While the disk is busy, the memory of a long read is reused for a later read, after every `Bytes` that
+    /// shares the memory is dropped. To supply the buffer, use [`read_into`](Self::read_into).
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as
@@ -51,7 +51,7 @@ impl Disk {
         if blocks == (offset..offset + len) {
             return self.fill(offset, buffer).await;
         }
-        // Boxed, since most callers read whole blocks.
+        // Boxed to keep the outer future small: most callers read whole blocks, and do not come here.
         let data = Box::pin(self.read_at(offset, buffer.len())).await?;
         buffer.copy_from_slice(&data);
         Ok(buffer)
@@ -101,7 +101,7 @@ impl Disk {
     /// Reads whole blocks into a buffer.
     async fn fill(&self, offset: u64, buffer: BytesMut) -> Result<BytesMut, Error> {
         if buffer.len() > self.longest_read_of(buffer.len()) {
-            // Boxed, since most reads are short.
+            // Boxed to keep the outer future small: most reads are short, and do not come here.
             return self.fill_in_parts(offset, buffer).await;
         }
         let transfer = Transfer::read_into(&self.capacity, self.lba(offset), buffer)?;

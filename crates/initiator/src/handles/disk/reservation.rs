@@ -17,8 +17,8 @@ use crate::error::{CallerCause, Error, UnitCause};
 /// Type of an exclusive reservation. It admits every registered session, since a disk may have several. Every
 /// array that supports clusters supports this type.
 const EXCLUSIVE: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
-/// Number and interval of the reads of the registered keys. Another host that also wants the unit may be
-/// registered for a moment, until it is refused.
+/// Number and interval of the reads of the registered keys. They are read several times, because another host
+/// that also wants the unit may be registered for a moment, until it is refused.
 const KEY_READS: u32 = 4;
 const KEY_READ_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -26,9 +26,9 @@ const KEY_READ_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Preempt {
-    /// The unit may still execute them (PREEMPT, SPC-4 §5.13.11.2.4).
+    /// The unit may still execute these commands (PREEMPT, SPC-4 §5.13.11.2.4).
     KeepCommands,
-    /// The unit aborts them (PREEMPT AND ABORT, SPC-4 §5.13.11.2.6).
+    /// The unit aborts these commands (PREEMPT AND ABORT, SPC-4 §5.13.11.2.6).
     AbortCommands,
 }
 
@@ -123,15 +123,15 @@ impl Disk {
     /// Reserves the unit for this disk alone, by its [key](crate::Options::with_reservation_key), with
     /// the type "write exclusive, registrants only".
     ///
-    /// It succeeds only if no other key is registered, so that no other host can write. A host that
+    /// This method succeeds only if no other key is registered, so that no other host can write. A host that
     /// registers later can write, and a host that preempts the key takes over the unit:
     /// reservations bind only hosts that use them. The reservation ends with the disk.
     ///
     /// A process that is killed leaves its registrations and its reservation at the unit.
     /// `is_left_behind` decides for each such key: if it returns `true`, the registrations are
     /// removed, and the commands of their sessions are aborted (PREEMPT AND ABORT, SPC-4
-    /// §5.13.11.2.6). It is not called for the key of this disk, so each process needs a key that
-    /// no other process uses.
+    /// §5.13.11.2.6). `is_left_behind` is not called for the key of this disk, so each process needs a
+    /// key that no other process uses.
     ///
     /// # Errors
     /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if another key holds the unit, or stays
@@ -197,7 +197,7 @@ impl Disk {
             result => result,
         };
         match fenced {
-            // The key is gone; or it holds the reservation, and the target is LIO, which ignores the
+            // Either the key is gone, or it holds the reservation and the target is LIO. LIO ignores the
             // registration of this session if the holder has the same initiator name and another ISID. Sessions
             // with the ISIDs of that key can still unregister.
             Err(error) if error.is_reservation_conflict() => self.unregister_own(victim).await,

@@ -14,10 +14,11 @@ use crate::handles::disk::Disk;
 use crate::runtime::Task;
 use crate::state::loss_cursor::SeenLosses;
 
-// Each request of a stream is a task, so that it ends even while the stream is not polled: other requests may
-// wait for the ranges and the budget that it holds.
+// Each request of a stream is a task, so that the request finishes even while the stream is not polled: other
+// requests may wait for the ranges and the budget that it holds.
 
-/// Bytes of one request; requests end at multiples of it.
+/// Maximum length of a request, in bytes. A request ends at a multiple of this length, or at the end of the
+/// data.
 const CHUNK: usize = 256 * 1024;
 /// Limits of the number of concurrent requests in one direction; the tuner chooses within them.
 const MIN_WINDOW: usize = 16;
@@ -182,7 +183,7 @@ impl ReadAhead {
     fn extend(&mut self, disk: &Disk) {
         let window = window(disk);
         while self.requests.len() < window
-            // The capacity is read for each request, as the unit may shrink meanwhile.
+            // The capacity is read for each request, because the unit may shrink meanwhile.
             && let Some(count) = count_at(self.next, disk.capacity())
         {
             let (disk, offset) = (disk.clone(), self.next);
@@ -217,7 +218,7 @@ struct WriteBehind {
     requests: Vec<Task<()>>,
     /// Error of the first write that failed.
     ///
-    /// Invariant: once it is set, no call succeeds, because a flush must not succeed while data is missing.
+    /// Invariant: after it is set, no call succeeds, because a flush must not succeed while data is missing.
     failed: Option<Error>,
 }
 
@@ -378,7 +379,7 @@ impl AsyncSeek for DiskStream {
 
     fn poll_complete(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
         let this = &mut *self;
-        // Writes must have ended before later ones that overlap them begin.
+        // Earlier writes must have ended before later writes that overlap them begin.
         ready!(this.behind.poll_settled(&this.disk, context))?;
         Poll::Ready(Ok(this.position))
     }

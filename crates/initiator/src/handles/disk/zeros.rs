@@ -27,11 +27,11 @@ type ZeroBlocks =
 /// Way in which WRITE SAME makes zeros.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Zeroing {
-    /// By deallocating blocks (LBPWS).
+    /// WRITE SAME deallocates the blocks (LBPWS).
     Unmap,
-    /// By deallocating blocks, on a unit where only WRITE SAME (10) does it (LBPWS10).
+    /// WRITE SAME (10) deallocates the blocks, and WRITE SAME (16) does not (LBPWS10).
     Unmap10,
-    /// By writing zeros.
+    /// WRITE SAME writes zeros.
     Write,
 }
 
@@ -127,7 +127,7 @@ impl Disk {
         long.or_else(|| page.write_same_10.then_some(Zeroing::Unmap10))
     }
 
-    /// Returns whether UNMAP can make zeros, by what the unit reports.
+    /// Returns whether the unit reports that UNMAP can make zeros.
     fn may_unmap_zeroes(&self) -> bool {
         self.has_unmap() && unmapped_reads_zeros(&self.profile)
     }
@@ -187,7 +187,7 @@ impl Disk {
         })
     }
 
-    /// Writes zeros over parts of one block, or of two.
+    /// Writes zeros over a range that lies within one block, or within two neighbouring blocks.
     async fn write_zero_edge(
         &self,
         range: Range<u64>,
@@ -222,7 +222,8 @@ impl Disk {
                 // The unit turned out to know only the shorter form, which can name fewer blocks.
                 Err(error) if is_refused(&error) && self.longest_write_same(way) < most => {}
                 Err(error) if is_refused(&error) => return Ok(false),
-                // The status is GOOD, but it is uncertain what the unit did with the block of zeros.
+                // The status is GOOD, but it is uncertain what the unit did with the block of zeros, so the
+                // caller sends the zeros.
                 Err(error) if is_short(&error) => return Ok(false),
                 result => return result.map(|()| true),
             }

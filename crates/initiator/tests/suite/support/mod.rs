@@ -77,7 +77,7 @@ impl Rig {
         Self { server: Watched::start(config).await, disk }
     }
 
-    /// Returns the URL of a path after the portal.
+    /// Returns the URL that has `path` after the portal.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("iscsi://{}{path}", self.server.address())
     }

@@ -167,8 +167,8 @@ impl Oracle {
         if flush.reported == Some((answers, faults)) {
             return Err("a loss is reported twice to one disk".to_owned());
         }
-        // No loss of the writes that had completed when the flush began has to be reported again. A later write may be lost
-        // by the same fault, so its loss does.
+        // Writes that completed before the flush began are now reported: their loss need not be reported again. The same
+        // fault may lose a later write, whose loss must be reported.
         handle.reported = Some((at_flush, faults));
         handle.exempt = handle.exempt.max(at_flush);
         Ok(())

@@ -195,8 +195,8 @@ impl World {
                 unit.cache.fill(None);
                 Reply::MediumError
             }
-            // No timeout while the report of an exchange is pending: a real unit would have sent that report
-            // before the time limit of the command.
+            // The command does not time out while the report of an exchange is pending: a real unit would have
+            // sent that report before the time limit of the command.
             6 if self.target.sessions[session].attentions.contains(&Attention::Exchanged) => {
                 return self.execute(session, command);
             }
@@ -302,8 +302,8 @@ impl World {
         it.attentions.clear();
         if self.settings.attends_login {
             it.attentions.push(Attention::Reset);
-            // If the report arrives while a write is in flight, it looks like a reset that has lost the write,
-            // so a flush may report a loss.
+            // If the report of the login arrives while a write is in flight, it looks like a reset that has
+            // lost the write, so a flush may report a loss.
             self.oracle.faults += 1;
         }
     }
@@ -325,8 +325,8 @@ impl World {
         self.machine.cancel(pending.request, self.now);
         match pending.wish {
             Wish::Write(_) => {
-                // Its copies are aborted. Their ends may hide the report of a reset, so a flush may report a
-                // loss.
+                // The copies of the write are aborted. Their ends may hide the report of a reset, so a flush
+                // may report a loss.
                 self.oracle.faults += 1;
                 self.oracle.write_ended(pending.value);
             }

@@ -29,7 +29,7 @@ pub struct Sent {
     pub work: Work,
     pub is_hedge: bool,
     pub is_aborted: bool,
-    /// Whether the command may still be unsent, so that the initiator can withdraw it.
+    /// Whether the initiator can still withdraw the command, because it may not have sent the command yet.
     pub may_be_withdrawn: bool,
 }
 
@@ -56,7 +56,7 @@ pub enum Reply {
     AbortedCommand,
     TaskAborted,
     MediumError,
-    /// Aborted by the initiator.
+    /// The initiator has aborted the command.
     Aborted,
     TimedOut,
     Withdrawn,
@@ -77,7 +77,7 @@ pub enum Phase {
     Live,
     /// The session is lost. The target may still execute its commands.
     Lost,
-    /// A login has ended the earlier session, and the machine does not know it yet.
+    /// A login has ended the earlier session, and the machine does not know of the login yet.
     LoggedIn,
     /// The session is logged out.
     Gone,
@@ -85,7 +85,7 @@ pub enum Phase {
 
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The present path, or the lost one.
+    /// The path of the session, or its lost path until the machine opens the next one.
     pub path: PathId,
     pub phase: Phase,
     pub attentions: Vec<Attention>,
@@ -104,7 +104,7 @@ pub struct Content {
 #[derive(Clone, Debug)]
 pub struct Target {
     pub sessions: Vec<Session>,
-    /// The known unit, and another one.
+    /// The known unit, and the unit that may replace it.
     pub units: [Content; 2],
     pub is_exchanged: bool,
     /// For each write, by its number, whether the known unit has executed it.
@@ -180,8 +180,8 @@ impl Target {
             Answer { attempt, reply: Reply::Good, work: work.clone(), data: Vec::new() };
         let serves =
             matches!(access, AccessState::ActiveOptimized | AccessState::ActiveNonOptimized);
-        // The unit executes INQUIRY in spite of a unit attention, but the identification needs other commands
-        // as well.
+        // A unit attention refuses every command, also the identification: a unit would execute INQUIRY, but
+        // the identification needs other commands as well.
         if !attentions.is_empty() {
             answer.reply = Reply::Attention(attentions.remove(0));
             return (answer, false);
@@ -217,7 +217,8 @@ impl Target {
     pub fn fingerprint(&self, age: impl Fn(AttemptId) -> Option<usize>, state: &mut impl Hasher) {
         for session in &self.sessions {
             (session.phase, &session.attentions, session.access).hash(state);
-            // The number of a path grows with each login. Writes in doubt of a lost path are identified by it.
+            // The number of a path is not hashed, because it grows with each login. Whether the path is lost
+            // matters, because writes in doubt belong to a lost path.
             (session.phase == Phase::Lost || session.phase == Phase::LoggedIn).hash(state);
             for sent in &session.commands {
                 (age(sent.attempt), &sent.work, sent.is_aborted, sent.may_be_withdrawn).hash(state);

@@ -34,7 +34,7 @@ pub(super) struct Procedure {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// Waiting for its turn.
+    /// The flush waits for its turn.
     Waiting,
     InProgress(Flush, Progress),
     Done(Result<(), Failure>),
@@ -43,8 +43,8 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 enum Progress {
     Flushing(Flushing),
-    /// The unit has refused SYNCHRONIZE CACHE, the command `refused`, and MODE SENSE queries whether it has a
-    /// cache now.
+    /// The unit has refused SYNCHRONIZE CACHE, the command `refused`, and MODE SENSE queries whether the unit
+    /// has a cache now.
     AskingCache {
         question: Asked,
         refused: u32,
@@ -68,11 +68,11 @@ struct Flushing {
     question: Asked,
     /// When TEST UNIT READY is sent next; `None` if that exceeds the range of the clock.
     ask_at: Option<Instant>,
-    /// The number of that TEST UNIT READY, while it is in flight.
+    /// The number of the TEST UNIT READY that is in flight, if there is one.
     ready: Option<u32>,
 }
 
-/// A command of the flush; it has a number once it was returned to the caller.
+/// A command of the flush. It gets its number when it is returned to the caller.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked(Option<u32>);
 
@@ -81,7 +81,7 @@ struct Asked(Option<u32>);
 #[derive(Clone, Copy, Debug, Default)]
 struct Asking {
     question: Asked,
-    /// Number of refusals.
+    /// Number of times that the unit has refused TEST UNIT READY.
     refusals: u32,
     /// When TEST UNIT READY is sent again; `None` until the next poll after a refusal.
     ask_at: Option<Instant>,
@@ -97,7 +97,7 @@ struct CommandWait {
     is_limited: bool,
 }
 
-/// Result of the command of a stage.
+/// Consequence of the end of the command of a stage.
 enum Next {
     AwaitCommands(CommandNumber),
     /// The unit has refused SYNCHRONIZE CACHE, the command `refused`.
@@ -112,8 +112,8 @@ enum Next {
     Failed(u32),
     /// No other session has received the reports of all resets since the oldest write.
     NoWitness,
-    /// Choose another witness: the session of this one is lost, or its response does not show whether there
-    /// was a reset.
+    /// Choose another witness: the session of this witness is lost, or its response does not show whether
+    /// there was a reset.
     AnotherWitness(PathId),
     AwaitWitness(PathId),
     /// The witness has refused TEST UNIT READY for a temporary reason.
@@ -414,7 +414,7 @@ impl Progress {
 }
 
 impl Flushing {
-    /// Returns the next command, which has this number.
+    /// Returns the next command, if there is one, and gives it this number.
     fn next(&mut self, number: u32, now: Instant) -> Option<Command> {
         if self.question.give_out(number) {
             return Some(Command::SynchronizeCache);

@@ -13,7 +13,7 @@ pub struct FlushOwner(pub u64);
 /// Facts about the unit, and limits, for a flush.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Terms {
-    /// Whether the unit has reported a volatile cache (WCE); `None` if it does not report it.
+    /// Whether the unit has reported a volatile cache (WCE); `None` if the unit does not report this.
     pub write_cache: Option<bool>,
     /// Time limit of the wait for commands that were sent before the flush, and for a witness that refuses
     /// TEST UNIT READY.
@@ -34,8 +34,8 @@ pub enum Step {
     /// Choose the most suitable witness: the path with the lowest
     /// [`witness_rank`](crate::Durability::witness_rank) except the path of the flush. Pass it to
     /// [`Flushes::on_witness`](super::Flushes::on_witness). The step is repeated if the witness does not show
-    /// whether there was a reset, for example because its session is lost. The previous witness again counts
-    /// as none.
+    /// whether there was a reset, for example because its session is lost. If the previous witness is passed
+    /// again, the flush continues as if there were no other witness.
     ChooseWitness,
     /// The flush has ended, and its number is forgotten. `Ok` does not mean that nothing was lost: see
     /// [`losses`](crate::Durability::losses).

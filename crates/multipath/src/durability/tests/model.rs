@@ -20,8 +20,8 @@ enum Step {
     /// A session logs in; the unit may have an older reset to report to it.
     Join(bool),
     Leave(u8),
-    /// The most suitable session flushes for all. The unit may be reset before it executes the flush, and after
-    /// it.
+    /// The most suitable session flushes the writes of all sessions. The unit may be reset before it executes
+    /// the flush, and after the flush.
     Flush(bool, bool),
 }
 

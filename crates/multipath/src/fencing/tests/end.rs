@@ -29,7 +29,7 @@ fn prs_14_a_conflict_is_a_fence_if_the_proof_is_refused() {
     }
 }
 
-/// PRS-11: once a host has fenced the disk off, no procedure sends a command.
+/// PRS-11: after another host has fenced the disk off, no procedure sends a command.
 #[test]
 fn prs_11_nothing_is_asked_after_a_fence() {
     for goal in [Goal::Register, Goal::Join, Goal::Prove, Goal::End, Goal::EndUnlessReserved] {
@@ -44,7 +44,7 @@ fn prs_11_nothing_is_asked_after_a_fence() {
     }
 }
 
-/// PRS-16: either a registration is ended, or the disk reports that the registration may be left.
+/// PRS-16: either a registration is ended, or the disk reports that the registration may still exist.
 #[test]
 fn prs_16_the_end_of_a_registration_is_noted_only_if_the_unit_says_so() {
     let mut table: Vec<(Script, Result<(), Failure>)> = vec![

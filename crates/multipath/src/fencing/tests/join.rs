@@ -45,7 +45,8 @@ fn prs_12_a_further_path_joins_only_a_disk_that_is_registered_all_the_time() {
         (unclear, Ok(())),
         (vec![("keys", keys(5, &[B]))], Err(Failure::Preempted)),
         (vec![("keys", keys(5, &[]))], Err(Failure::Preempted)),
-        // Registrations have changed at the same time, which may have been a fence.
+        // Other registrations have changed at the same time. The change may have been a fence, so the path
+        // tries again.
         (again(vec![("end", good())]), Ok(())),
         (again(vec![("end", not_ready()), ("status", all_nexuses(1))]), Ok(())),
         (does_not_count(vec![("end", good()), gone()]), Err(Failure::Preempted)),
@@ -142,7 +143,7 @@ fn prs_12_the_nexus_of_the_key_counts_where_a_registration_had_no_answer() {
             vec![("status", Answer::Good(vec![0; 7]))],
             Err(Failure::Format(FullStatus::decode(&[0; 7]).unwrap_err())),
         ),
-        // Two nexuses have the same ISID.
+        // Two nexuses have the same ISID, so one entry does not show which of them is registered.
         (other_port, vec![("status", status(&[nexus(1)]))], Err(Failure::Unproven)),
         (other_port, vec![("status", status(&[other_port, nexus(1)]))], Ok(())),
     ];
@@ -155,7 +156,7 @@ fn prs_12_the_nexus_of_the_key_counts_where_a_registration_had_no_answer() {
             script.extend(registers.clone());
         }
         if is_longer {
-            // The PRGENERATION of READ FULL STATUS is used instead of the one of READ KEYS.
+            // The PRGENERATION of READ FULL STATUS is used instead of the PRGENERATION of READ KEYS.
             *script.last_mut().unwrap() = ("keys", keys(2, &[A, A]));
         }
         assert_eq!(run(&mut fencing, 4, Goal::Join, &script), result, "{script:?}");
@@ -170,7 +171,8 @@ fn prs_12_the_nexus_of_the_key_counts_where_a_registration_had_no_answer() {
     assert_eq!(run(&mut fencing, 4, Goal::Join, &script), Ok(()));
 }
 
-/// PRS-12: a nexus that logs in again may have been registered before the login, but after a fence.
+/// PRS-12: a nexus that logs in again may have been registered before the login, but after a fence. So it
+/// first ends its registration.
 #[test]
 fn prs_12_a_nexus_whose_registration_had_no_answer_ends_it_first() {
     let joins = |end: Script| end.into_iter().chain(registers(5, 6)).collect();

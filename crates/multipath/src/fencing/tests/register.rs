@@ -35,8 +35,8 @@ fn prs_10_the_first_path_registers_in_the_form_that_the_unit_takes() {
     }
 }
 
-/// PRS-15, PRS-16: the registration of the first path fails. A registration may be left only if its command
-/// has no status, or if READ FULL STATUS does not show whether the unit has made it.
+/// PRS-15, PRS-16: the registration of the first path fails. The registration may still exist only if its
+/// command has no status, or if READ FULL STATUS does not show whether the unit has made it.
 #[test]
 fn prs_15_a_first_path_that_is_not_registered_says_why() {
     let (illegal, not_ready) = (Answer::illegal_request, Answer::not_ready);

@@ -16,7 +16,7 @@ use crate::identity::reasons::Verdict;
 /// allocation length of INQUIRY was one byte, so a unit that reads only one byte would take 256 for 0.
 const PAGE_START: u16 = u8::MAX as u16;
 
-/// One try. All commands are sent together.
+/// One try to identify the unit. All commands of the try are sent together.
 #[derive(Clone, Debug)]
 pub(super) struct Interview {
     inquiry: Part,
@@ -30,7 +30,8 @@ pub(super) struct Interview {
 #[derive(Clone, Debug)]
 enum Part {
     NotNeeded,
-    /// The command is sent next. The second command for a page comes with the beginning of the page.
+    /// The command is sent next. The second INQUIRY for a page comes with the beginning of the page, which
+    /// the first one has read.
     Next(Command, Option<Vec<u8>>),
     /// The command was sent, and has this number.
     Asked(u32, Command, Option<Vec<u8>>),
@@ -92,7 +93,7 @@ impl Interview {
         }
     }
 
-    /// Returns the next command, which gets this number.
+    /// Returns the next command, if there is one, and gives it this number.
     pub(super) fn next(&mut self, number: u32) -> Option<Command> {
         self.parts().into_iter().find_map(|part| part.ask(number))
     }
@@ -111,7 +112,7 @@ impl Interview {
         }
     }
 
-    /// Returns the result, once all commands have ended.
+    /// Returns the result, if all commands have ended.
     pub(super) fn findings(&mut self, terms: &Terms) -> Option<Findings> {
         if !self.parts().into_iter().all(|part| part.has_ended()) {
             return None;
@@ -208,7 +209,8 @@ impl Part {
         }
         let (command, start) = (*command, start.take());
         *self = match (end, start) {
-            // The beginning of the page is used if the unit refuses the rest, or has no more.
+            // The beginning of the page is used if the unit refuses the rest of the page, or the page has no
+            // more data.
             (End::Good(data), Some(start)) if data.len() <= start.len() => Self::Ended(Ok(start)),
             (End::Good(data), None) if let Some(rest) = rest_of(command, data) => {
                 Self::Next(rest, Some(data.to_vec()))
@@ -274,8 +276,8 @@ const fn page(code: u8) -> Command {
     Command::Page { code, allocation_length: PAGE_START }
 }
 
-/// Returns the command for the whole page, if it is longer than its beginning. A long page is read again only
-/// if the beginning does not contain the best name of the unit.
+/// Returns the command for the whole page, if the page is longer than `start`. A long page is read again only
+/// if its beginning does not contain the best name of the unit.
 fn rest_of(command: Command, start: &[u8]) -> Option<Command> {
     let Command::Page { code, .. } = command else { return None };
     let len = page_len(start, code).filter(|len| *len > PAGE_START.into())?;

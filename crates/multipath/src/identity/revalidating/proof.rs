@@ -147,7 +147,8 @@ mod tests {
         end_lost(&mut unit, &after);
         assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Revalidate);
         unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
-        // A command that was sent meanwhile may receive a further report.
+        // A command that was sent meanwhile may receive a further report, so the confirmation also waits for
+        // that command.
         let number = unit.next_command(PATH);
         assert_eq!(proof.poll(PATH, &unit, now), ProofStep::AwaitCommands(number));
         assert_eq!(proof.poll_timeout(), Some(now + PATIENCE));

@@ -311,7 +311,8 @@ fn a_unit_without_a_name_is_known_by_its_model() {
     assert!(matches!(world.result(&Target::new()), Err(Failure::Verdict(_))));
 }
 
-/// Tests which pages are read, and what follows from them.
+/// The serial number page is read only if the designators of page 83 cannot be compared. If there is no
+/// comparable name at all, the revalidation is repeated.
 #[test]
 fn the_best_names_that_both_sides_have_are_compared() {
     const PAGE_83: [Command; 1] = [Command::Page { code: 0x83, allocation_length: 255 }];

@@ -210,7 +210,7 @@ fn where_the_unit_takes_no_requests_others_come_first() {
         selector.take(PathId(1), LEN, ANY, true, now);
     }
     assert_eq!(selector.pick(LEN, ANY, now + HOLD_UP), Some(PathId(0)));
-    // If all paths are held up, none of them comes last.
+    // If the unit has just refused requests over every path, no path comes last.
     selector.hold_up(PathId(1), now);
     assert_eq!(selector.pick(LEN, ANY, now), Some(PathId(0)));
     selector.answered(&permit, now);

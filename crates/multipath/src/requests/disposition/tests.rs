@@ -124,14 +124,14 @@ fn a_port_that_refuses_is_waited_for_where_none_serves_the_unit() {
             assert_eq!(dispose(end, Scope::Disk, &facts), expected, "{end:?} {facts:?}");
         }
     }
-    // If the unit reports no states, the path is set aside.
+    // If the unit does not report the states of its ports, the path is set aside.
     let silent = Facts { follows_access: false, ..TWO_PORTS };
     assert_eq!(dispose(PORT, Scope::Disk, &silent), Disposition::SetPathAside);
     assert_eq!(dispose(OFFLINE, Scope::Disk, &silent), Disposition::Fail);
 }
 
-/// A port may change its state, so requests wait. A path that leads to another unit never leads back, so they
-/// fail.
+/// A request over a path that leads to another unit waits only if the disk looks for other portals: the state
+/// of a port may change, but such a path never leads to the known unit again.
 #[test]
 fn only_another_portal_is_waited_for_where_the_path_leads_to_another_unit() {
     let other_unit = |facts| dispose(End::OtherUnit, Scope::Disk, facts);
@@ -139,7 +139,7 @@ fn only_another_portal_is_waited_for_where_the_path_leads_to_another_unit() {
     assert_eq!(other_unit(&looks), Disposition::Pause(Limit::RetryTimeout));
     let follows = Facts { follows_access: true, ..ALONE };
     assert_eq!(other_unit(&follows), Disposition::Fail);
-    // The port of the other path may change its state.
+    // The port of the other path may serve the unit later, so only this path is set aside.
     let none_serves = Facts { others_serve: false, ..TWO_PORTS };
     assert_eq!(other_unit(&none_serves), Disposition::SetPathAside);
 }

@@ -1,5 +1,5 @@
 //! Tests of second copies of late requests: when they are sent, the end of the other copy, and the use of
-//! memory and class.
+//! memory and of the traffic class.
 
 use super::*;
 
@@ -218,7 +218,7 @@ fn a_stuck_request_waits_for_a_path_and_the_first_answer_ends_the_wait() {
     world.end(attempt, End::Good);
     assert!(world.succeeded(stuck));
     assert!(world.attempts(stuck).is_empty(), "nothing is sent for a request that has ended");
-    // The other request is stuck as well, and its second copy takes the path that has become free.
+    // The other request is stuck as well. Its second copy takes the path that has become free.
     assert_eq!(world.attempts(other).len(), 2);
     world.end(other_attempt, End::Good);
     assert_eq!(world.aborted.len(), 1);

@@ -265,7 +265,7 @@ impl Links {
                 Output::Unreserve(request) => self.unreserve(request),
                 Output::PathDrained(path) => self.drained.push(path),
                 Output::Abort { attempt, .. } => {
-                    // The target responds to an abort after the latency.
+                    // The target responds to an abort after the latency of the link.
                     let latency =
                         self.sent.get(&attempt).and_then(|sent| self.links.get(&sent.path));
                     let at = latency.map(|link| self.now + link.latency);
@@ -316,7 +316,7 @@ impl Links {
         };
         self.memory.hold(share);
         if is_hedge && !call.spec.writes {
-            // Only the attempt itself still holds the reserved memory.
+            // From here on, only the attempt holds the reserved memory.
             self.memory.give_back(share);
         }
         self.sent.insert(attempt, Sent { path, len, share });

@@ -34,8 +34,8 @@ fn a_request_that_pauses_keeps_its_place() {
     assert_eq!(world.attempts(first).len(), 1, "who has waited goes first");
 }
 
-/// One path is silent, and the unit has just refused a request over the other one. That path takes requests
-/// again after a time, without any other event.
+/// One path does not respond, and the unit has just refused a request over the other path. The other path
+/// takes requests again after a second, without any other event.
 #[test]
 fn requests_take_a_path_again_when_it_is_not_held_up_any_more() {
     let mut world = World::new(limits(), &[]);
@@ -109,8 +109,8 @@ fn refuse_until_it_fails(world: &mut World, request: RequestId) -> Duration {
     world.now - begun
 }
 
-/// Waiting requests share the time limit: otherwise each of many would wait as long as all before it
-/// together.
+/// Requests that wait behind each other share one time limit: otherwise the last of many would wait as long
+/// as all earlier ones together.
 #[test]
 fn the_time_limit_of_retries_counts_from_the_request_while_the_unit_takes_none() {
     let mut world = World::new(limits(), &[]);

@@ -175,7 +175,7 @@ proptest! {
         prop_assert!(of(Why::Better) <= MAX_MOVES && of(Why::Spread) <= 1);
         prop_assert!(of(Why::Need) <= world.ports.len());
 
-        // There is one login per ISID at a time, and one try at a time at a portal that is tried alone.
+        // There is one login per ISID at a time.
         let mut names = Vec::new();
         for open in &topology.opening {
             if let Why::Lost(isid) = open.why {

@@ -25,8 +25,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 pub enum PersistentReserveOut {
     /// 00h: registers the nexus, changes its key, or ends its registration.
     Register {
-        /// The present key of the nexus; [`ReservationKey::NONE`] if it is not registered. A wrong key ends
-        /// with RESERVATION CONFLICT.
+        /// The present key of the nexus; [`ReservationKey::NONE`] if it is not registered. With a wrong key the
+        /// command ends with RESERVATION CONFLICT.
         key: ReservationKey,
         /// The new key of the nexus; [`ReservationKey::NONE`] ends the registration.
         new_key: ReservationKey,

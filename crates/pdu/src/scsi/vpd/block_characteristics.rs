@@ -6,7 +6,7 @@ use crate::scsi::FormatError;
 /// The rotation rate of the medium (SBC-3 §6.5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MediumRotationRate {
-    /// The device does not report it.
+    /// The device does not report the rotation rate.
     NotReported,
     /// The medium does not rotate: flash, memory.
     NonRotating,

@@ -26,7 +26,8 @@ pub struct BlockLimits {
     /// OPTIMAL UNMAP GRANULARITY: UNMAP of a multiple of this number deallocates all requested blocks; `None`
     /// if the device does not report it.
     pub optimal_unmap_granularity: Option<u32>,
-    /// The first block of such a multiple, modulo the granularity; `None` if the field is not valid.
+    /// UNMAP GRANULARITY ALIGNMENT: the first block of a granule, modulo OPTIMAL UNMAP GRANULARITY; `None` if
+    /// the field is not valid.
     pub unmap_granularity_alignment: Option<u32>,
     /// The most blocks of one WRITE SAME; `None` for no limit reported.
     pub maximum_write_same_length: Option<u64>,

@@ -105,8 +105,8 @@ impl DeviceIdentification {
         Ok(Self { designators })
     }
 
-    /// Returns the best name of the logical unit. By this name two paths are recognised as paths to the same
-    /// unit, and a unit as the same after a reconnect.
+    /// Returns the best name of the logical unit. Compare this name to recognise that two paths lead to the
+    /// same unit, or that the unit is the same after a reconnect.
     ///
     /// Names that are unique worldwide come first (NAA, EUI-64, UUID, SCSI name string, T10 vendor
     /// identification), then locally assigned NAA and vendor specific names. Of several names of the same
@@ -169,8 +169,8 @@ impl Designator {
         Some((designator, rest))
     }
 
-    /// Returns the rank of a name of the logical unit; a lower rank is preferred. `None` for a name of
-    /// something else, and for one that does not distinguish units.
+    /// Returns the rank of a name of the logical unit; a lower rank is preferred. `None` for a name of a
+    /// port or target, and for a name that does not distinguish units.
     fn rank(&self) -> Option<u8> {
         if self.association != Association::LogicalUnit || self.is_empty() {
             return None;
@@ -193,8 +193,9 @@ impl Designator {
     }
 
     /// Returns whether no other unit worldwide has this name: NAA, EUI-64, UUID or SCSI name string of the
-    /// unit. A locally assigned NAA, or a vendor specific name, may be used twice. So may a name of company
-    /// 0, which is assigned to no vendor: every tgt uses it, and numbers its units from 1.
+    /// unit. A locally assigned NAA, or a vendor specific name, may be used twice. A name of company 0,
+    /// which is assigned to no vendor, may be used twice too: every tgt uses company 0, and numbers its
+    /// units from 1.
     pub fn is_unique(&self) -> bool {
         self.rank().is_some_and(|rank| rank <= UNIQUE) && self.has_company()
     }

@@ -6,8 +6,8 @@ use crate::scsi::fields::Fields;
 /// Length of the header that every page begins with, bytes.
 pub(super) const HEADER_LEN: usize = 4;
 
-/// Returns the length of a page by its header, with the header, bytes; more than the length of `data` if
-/// `data` is truncated. `None` if `data` is another page, or too short.
+/// Returns the length of a page in bytes, with its header, as the header reports it. The length exceeds
+/// that of `data` if `data` is truncated. `None` if `data` is another page, or too short.
 pub fn page_len(data: &[u8], page: u8) -> Option<usize> {
     let &[_, code, high, low, ..] = data else { return None };
     (code == page).then(|| HEADER_LEN + usize::from(u16::from_be_bytes([high, low])))

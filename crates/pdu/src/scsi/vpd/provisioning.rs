@@ -6,7 +6,7 @@ use crate::scsi::FormatError;
 /// Whether the unit has space for every block (SBC-3 §4.7).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProvisioningType {
-    /// The device does not report it, or every block has space of its own.
+    /// The device does not report the type, or every block has space of its own.
     NotReported,
     /// Resource provisioned: there is enough space for all blocks, but it is not assigned to them.
     Resource,
@@ -63,7 +63,8 @@ impl LogicalBlockProvisioning {
             unmap: page.bit(5, 0x80),
             write_same_16: page.bit(5, 0x40),
             write_same_10: page.bit(5, 0x20),
-            // SBC-4 extended the bit to a field in which every odd value still means zeros.
+            // SBC-4 extended the bit to a field in which every odd value means zeros, so this bit
+            // is enough.
             unmapped_reads_zeros: page.bit(5, 0x04),
             anchor: page.bit(5, 0x02),
             provisioning_type: ProvisioningType::from_code(page.u8(6)),

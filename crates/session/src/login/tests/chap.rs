@@ -180,7 +180,7 @@ fn chp_08_own_challenges() {
         challenge(&mut second, number, "1", "0x42");
         assert_ne!(Asked::of(&second).challenge, ours);
     }
-    // The target chooses the bytes that the source of randomness returns next.
+    // The target's challenge has the bytes that the initiator's source of random bytes returns next.
     let mut rig = Rig::new(config);
     let next = encode_hex(&(2..18).collect::<Vec<u8>>());
     challenge(&mut rig, 5, "1", &next);

@@ -112,8 +112,8 @@ fn offering_numbers() -> Config {
     Config { offer, ..normal() }
 }
 
-/// Returns the smallest FirstBurstLength as text, so that any MaxBurstLength is valid; empty if the key under
-/// test is another burst length.
+/// Returns the smallest FirstBurstLength as text if the key under test is MaxBurstLength, so that any value
+/// of that key is valid; otherwise an empty text.
 fn other_bursts(key: &str) -> &'static str {
     if key == "MaxBurstLength" { "FirstBurstLength=512" } else { "" }
 }
@@ -158,7 +158,9 @@ fn numbers_obey_range_and_result_function() {
     }
 }
 
-/// TXT-05, TXT-11, TXT-13, TXT-14, TXT-26: answers to numerical keys that are not numbers.
+/// TXT-05, TXT-11, TXT-13, TXT-14, TXT-26: if a numerical key gets no answer, Reject or Irrelevant, its
+/// default applies. A malformed number fails the login, and so does NotUnderstood, except for
+/// iSCSIProtocolLevel.
 #[test]
 fn numbers_with_reserved_and_malformed_answers() {
     for row in NUMBERS {

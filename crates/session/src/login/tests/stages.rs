@@ -108,7 +108,7 @@ fn unh_2_3_added_connection() {
         let last = LoginResponse { tsih: foreign, ..rig.response() };
         assert_eq!(rig.send(&last, b"").unwrap_err(), LoginViolation::Mismatch("TSIH").into());
     }
-    // All connections of a session belong to one portal group.
+    // All connections of a session belong to one portal group, so a different group fails the login.
     let mut rig = Rig::with_identity(config, added);
     let elsewhere = rig.reply("TargetPortalGroupTag=4").unwrap_err();
     assert_eq!(elsewhere, LoginError::PortalGroup { expected: 3, found: 4 });

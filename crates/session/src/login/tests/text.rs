@@ -86,8 +86,8 @@ fn collect(rig: &mut Rig) -> (Vec<u8>, Vec<usize>) {
     }
 }
 
-/// LOG-08, LOG-29, TXT-09, TXT-18: a long text of the initiator is sent in parts of 8192 bytes with the C bit, T
-/// only in the last.
+/// LOG-08, LOG-29, TXT-09, TXT-18: a long text of the initiator is sent in parts of 8192 bytes. All parts but
+/// the last have the C bit, and only the last part has the T bit.
 #[test]
 fn log_29_long_text_is_split() {
     let mut rig = Rig::new(normal());

@@ -12,7 +12,7 @@ use crate::trace::{Trace, wire_lun};
 const SOLICITED: [(&str, &str); 3] =
     [("InitialR2T", "Yes"), ("ImmediateData", "No"), ("MaxRecvDataSegmentLength", "512")];
 
-/// Keys with a first burst of one PDU, then bursts of two.
+/// Keys with a first burst of one PDU, then bursts of two PDUs.
 const SMALL_BURSTS: [(&str, &str); 3] =
     [("MaxRecvDataSegmentLength", "512"), ("FirstBurstLength", "512"), ("MaxBurstLength", "1024")];
 

@@ -25,7 +25,7 @@ enum Event {
     /// The next flush that the unit executes fails on the medium.
     MediumFails,
     Join(u8, bool),
-    /// A session is lost; the unit executes all commands that it has sent, or none.
+    /// A session is lost; the unit executes all commands that the session has sent, or none of them.
     Lose(u8, bool),
     /// A flush over a session starts.
     Start(u8),

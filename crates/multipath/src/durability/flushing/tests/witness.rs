@@ -40,7 +40,7 @@ fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing_and_another
         let losses = world.losses();
         world.answer(ready, answer);
         assert_eq!(world.poll(), Step::ChooseWitness);
-        // The only path that is offered is the previous witness, so there is no other one.
+        // The only path that is offered is the previous witness, so there is no other witness.
         world.flushes.on_witness(world.flush, Some(FIRST), &mut world.unit);
         assert_eq!(world.poll(), DONE);
         assert!(world.losses() > losses, "{answer:?}");
@@ -103,7 +103,8 @@ fn witnesses_are_not_chosen_for_ever() {
     assert!(world.losses() > 0);
 }
 
-/// A refusal of TEST UNIT READY does not show whether there was a reset.
+/// A witness that refuses TEST UNIT READY for a temporary reason does not show whether there was a reset. The
+/// command is repeated until the retry timeout.
 #[test]
 fn a_witness_that_does_not_take_the_question_is_asked_again_for_as_long_as_requests_are_retried() {
     let answers = [

@@ -19,7 +19,7 @@ enum Event {
     Exchange,
     /// The other unit replaces the present one, takes this number of commands, and is replaced again.
     Visit(u8),
-    /// The unit reports that it may be another one, and is the same.
+    /// The unit reports that it may be another one, although it is the same.
     Touch,
     Seconds(u8),
 }
@@ -40,7 +40,7 @@ struct Sent {
 #[derive(Clone, Debug)]
 enum Outcome {
     Attention,
-    /// Executed by the known unit, or by the other one.
+    /// The command was executed by the known unit, or by the other unit.
     Good {
         is_known: bool,
     },

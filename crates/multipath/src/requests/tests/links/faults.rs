@@ -41,7 +41,7 @@ fn what_passes_within_minutes_is_waited_for() {
     for end in [End::Busy, End::TaskAborted, End::TimedOut, End::BecomingReady, changing] {
         let mut world = refusing(2, secs(240), end);
         assert!(failed(&world.run(100, 10, READ)).is_empty(), "{end:?}");
-        // Ten requests at a time, each retried about once a second.
+        // Ten requests are retried at a time, each about once a second.
         let tries: u32 = world.tries.values().sum();
         assert!((2000..4000).contains(&tries), "{tries} tries after {end:?}");
     }
@@ -90,7 +90,7 @@ fn a_change_of_a_port_ends_a_pause() {
     let mut world = refusing(1, secs(3600), End::Busy);
     world.call(0, READ);
     for state in [AccessState::Standby, AccessState::ActiveOptimized] {
-        // The request has just been refused, and its pause is long.
+        // The request is refused for ten seconds, so that its pauses grow. Then one of them is in progress.
         let until = world.now + secs(10);
         while world.now < until || !world.sent.is_empty() {
             world.step();

@@ -40,8 +40,8 @@ fn what_is_stuck_stays_if_the_options_say_so() {
     assert!(world.now >= secs(590), "{:?}", world.now);
 }
 
-/// A stalled link holds no more than its share of requests, so the other links continue. By its earlier rate
-/// it would be the first choice of each request.
+/// A stalled link holds no more than its share of requests, so the other links continue. Its earlier rate
+/// would make it the first choice of each request.
 #[test]
 fn a_stalled_link_does_not_stop_the_others_whatever_the_budget() {
     let budgets = [2, 4, 8, 16, 64].map(|megabytes| (1024, megabytes << 20));

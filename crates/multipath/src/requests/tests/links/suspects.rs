@@ -17,7 +17,7 @@ fn a_request_that_ends_each_session_is_sent_a_few_times() {
     assert!(ended[1].result.is_ok() && world.tries[&0] <= 8, "{}", world.tries[&0]);
 }
 
-/// All other requests on the sessions of a guilty request complete.
+/// A request that ends sessions fails. All other requests on these sessions complete.
 #[test]
 fn the_guilty_are_found_among_many() {
     for (links, poison) in [(1, &[70][..]), (4, &[70]), (1, &[70, 71, 90]), (4, &[70, 71, 72])] {
