@@ -8,9 +8,9 @@ use crate::activity::Activity;
 use crate::shortened::{bar, shortened, width};
 use crate::standing::{clock, percent};
 
-/// Least number of cells of the bar beside the shortest texts.
+/// Least number of cells of the progress bar, next to the shortest texts.
 const FEW: usize = 4;
-/// Beside the longest text, the bar has at least `1 / PART` of the columns.
+/// Next to the longest text, the progress bar has at least `1 / PART` of the columns.
 const PART: usize = 6;
 
 /// The progress of a pass, for a line on a terminal.

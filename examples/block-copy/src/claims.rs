@@ -18,9 +18,10 @@ use crate::error::Error;
 use crate::named_files::NamedFile;
 use crate::side::Side;
 
-/// Time limit to wait for a command that an ended process has started: the guard of such a command kills it soon.
+/// Time limit to wait for a command that an ended process has started. When a process ends, a guard process
+/// soon kills its commands.
 const LEFT: Duration = Duration::from_secs(5);
-/// Interval between two checks for such a command.
+/// Interval between two checks whether a command of an ended process still runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The files and units that the copies of a process read and write. If one copy writes a file or unit, no other
@@ -152,8 +153,8 @@ fn lock(written: &BTreeMap<String, &'static str>) -> Result<Vec<HostLock>, Error
     Ok(locks)
 }
 
-/// Waits until no command that an ended process has started holds one of these keys. Such a command may fetch
-/// and clear the list of changes, and no copy would receive the list.
+/// Waits until no command that an ended process has started holds a lock with one of these keys. The command
+/// may fetch and clear the list of changes, and then no copy would receive the list.
 async fn await_commands(keys: &[String]) -> Result<(), Error> {
     let end = Instant::now() + LEFT;
     for key in keys {

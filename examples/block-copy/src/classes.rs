@@ -123,8 +123,8 @@ impl Classes {
         Ok(class)
     }
 
-    /// Returns the fund of a class, or of the default class, and its rate. The rates of all funds together do
-    /// not exceed the rate of the root.
+    /// Returns the fund of a class or of the default class (the source of its guaranteed rate), and the rate of
+    /// that fund. The rates of all funds together do not exceed the rate of the root.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].

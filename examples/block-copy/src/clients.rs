@@ -142,7 +142,7 @@ impl Client {
     pub(crate) async fn serve(self, lines: Lines, writer: OwnedWriteHalf) -> io::Result<()> {
         let mut requests = Requests::default();
         let result = self.converse(lines, writer, &mut requests).await;
-        // The client is counted until its last waiting request is dropped.
+        // Waiting requests are dropped before `self`, because the client must be counted as long as it has any.
         requests.tasks.shutdown().await;
         result
     }
@@ -194,7 +194,8 @@ async fn send_reply(writer: &mut OwnedWriteHalf, reply: &Reply) -> io::Result<()
     writer.write_all(reply.to_string().as_bytes()).await
 }
 
-/// The requests of one client that wait, or whose moved bytes are not reported yet.
+/// The requests of one client: those that wait, and those that were granted and whose moved bytes the client
+/// has not reported yet.
 #[derive(Debug, Default)]
 struct Requests {
     tasks: JoinSet<(u64, Option<Charge>)>,

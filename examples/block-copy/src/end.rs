@@ -9,11 +9,13 @@ mod tuning;
 mod unit;
 mod volume;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use iscsi_copy::{Destination, Device, Identity, NbdUri, Source};
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::device::DeviceError;
 use iscsi_initiator::{Error as IscsiError, Initiator};
 use iscsi_tuner::Size;
@@ -35,9 +37,9 @@ pub use stream::StreamEnd;
 pub use unit::UnitEnd;
 pub use volume::VolumeEnd;
 
-const NO_IDENTITY: Error = Error::Usage(
+const NO_IDENTITY: Error = Error::Program(ProgramError::Usage(Cow::Borrowed(
     "nothing proves an NBD export to be the same the next day; leave --checkpoint and --digests out, or write to a file or a unit",
-);
+)));
 
 /// The source or the destination of a copy.
 #[derive(Clone, Debug)]
@@ -274,15 +276,16 @@ impl End {
     /// Returns the identity by which later runs recognise the source.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a stream; [`Error::Nameless`]; the error of the system.
+    /// [`ProgramError::Usage`] for a stream; [`Error::Nameless`]; the error of the system.
     pub(crate) fn source_identity(&self) -> Result<Identity, Error> {
         match self {
             Self::File(file) => file.source_identity(),
             Self::Unit(unit) => unit.identity(),
             Self::Volume(volume) => Ok(volume.identity()),
-            Self::Stream(_) => Err(Error::Usage(
+            Self::Stream(_) => Err(ProgramError::usage(
                 "a stream cannot be read again; leave --checkpoint out, or copy from a file or a unit",
-            )),
+            )
+            .into()),
             Self::Export(_) => Err(NO_IDENTITY),
         }
     }
@@ -315,9 +318,10 @@ impl End {
             Self::File(file) => file.destination_identity(),
             Self::Unit(unit) => unit.identity(),
             Self::Volume(volume) => Ok(volume.identity()),
-            Self::Stream(_) => Err(Error::Usage(
+            Self::Stream(_) => Err(ProgramError::usage(
                 "what a stream got is gone; leave --checkpoint out, or copy to a file or a unit",
-            )),
+            )
+            .into()),
             Self::Export(_) => Err(NO_IDENTITY),
         }
     }
@@ -354,8 +358,8 @@ impl End {
         }
     }
 
-    /// Returns the identities of the media, the same under all their names: none for a stream, one per unit of
-    /// a volume.
+    /// Returns the identity of each medium. A medium has the same identity under all its names. A stream has no
+    /// medium, and a volume has one per unit.
     pub(crate) fn media(&self) -> Vec<Medium> {
         match self {
             Self::File(file) => vec![Medium::File(file.id())],

@@ -1,9 +1,11 @@
 //! Opens, checks and closes the source and the destination of a copy.
 
+use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
 use iscsi_copy::{CopyError, Destination, Identity, Source};
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::{Error as IscsiError, Initiator};
 use iscsi_tuner::{Diagnosis, Size};
 use tokio::time::timeout;
@@ -21,13 +23,14 @@ use crate::stop::Stop;
 /// Time limit of the check, after an error, whether a unit was replaced.
 const QUESTION: Duration = Duration::from_secs(10);
 
-pub(crate) const NO_WAY_BACK: Error =
-    Error::Usage("a stream cannot be read back; leave --verify out, or write to a file or a unit");
+pub(crate) const NO_WAY_BACK: Error = Error::Program(ProgramError::Usage(Cow::Borrowed(
+    "a stream cannot be read back; leave --verify out, or write to a file or a unit",
+)));
 
 /// Error for a copy whose data and JSON object would both go to standard output.
-pub(crate) const TWO_USES: Error = Error::Usage(
+pub(crate) const TWO_USES: Error = Error::Program(ProgramError::Usage(Cow::Borrowed(
     "--json and the destination both need standard output; leave one of them out, or write to another place",
-);
+)));
 
 /// The source and the destination of a copy. Clones share them.
 #[derive(Clone, Debug)]
@@ -67,7 +70,7 @@ impl Ends {
         }
     }
 
-    /// Creates the pair for a destination that is only read: it stands for the source and the destination.
+    /// Creates the pair for a destination that is only read. The destination then is both ends of the pair.
     pub(crate) fn of_one(end: End, span: Span) -> Self {
         Self { source: end.clone(), destination: end, span }
     }
@@ -86,9 +89,9 @@ impl Ends {
         }
         let skips = args.resumption.on_read_error == OnReadError::Skip;
         if skips && (source.is_stream() || destination.is_stream()) {
-            return Err(Error::Usage(
+            return Err(ProgramError::usage(
                 "nothing can be left out of a stream; leave --on-read-error out, or copy between files and units",
-            ));
+            ).into());
         }
         span.check_streams(source.is_stream(), destination.is_stream())
     }
@@ -117,7 +120,7 @@ impl Ends {
     /// its identity does not depend on its data.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a stream; [`Error::Nameless`]; the error of the system.
+    /// [`ProgramError::Usage`] for a stream; [`Error::Nameless`]; the error of the system.
     pub(crate) fn identities(&self, is_in_use: bool) -> Result<(Identity, Identity), Error> {
         let source = if is_in_use {
             self.span.of_source_identity(self.source.source_in_use_identity()?)
@@ -216,7 +219,7 @@ impl Ends {
             CopyError::Abandoned { in_flight } if in_flight > 0 => {
                 Error::Abandoned { under_way: Size(in_flight) }
             }
-            CopyError::Cancelled | CopyError::Abandoned { .. } => Error::Interrupted,
+            CopyError::Cancelled | CopyError::Abandoned { .. } => ProgramError::Interrupted.into(),
             other @ (CopyError::Digests(_) | _) => {
                 self.destination.failed(Side::Destination, io::Error::other(other))
             }
@@ -233,8 +236,9 @@ impl Ends {
         Ok(())
     }
 
-    /// Returns `error`, or the error that a unit was replaced, if `error` is a refusal by a target and a check
-    /// of the units of that side finds another unit. Another unit may refuse requests for any reason.
+    /// If `error` is a refusal by a target, checks the units of that side of the copy. Returns the error that a
+    /// unit was replaced if the check finds another unit, which may have refused for any reason. Otherwise
+    /// returns `error`.
     pub(crate) async fn explained(&self, error: Error, stop: &Stop) -> Error {
         let Error::Unit { side, cause } = &error else { return error };
         if cause.source_as::<IscsiError>().is_none_or(|cause| cause.sense().is_none()) {
@@ -266,5 +270,5 @@ pub(crate) async fn unless<T>(
     stop: &Stop,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    stop.unless(work).await.unwrap_or(Err(Error::Interrupted))
+    stop.unless(work).await.unwrap_or(Err(ProgramError::Interrupted.into()))
 }

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use iscsi_copy::{Difference, NbdError, Progress};
 use iscsi_examples_common::amounts::{beside, beyond_the_end, exact};
-use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{Kind, file_advice};
-use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::program::{ExitStatus, ProgramError};
 use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
 use iscsi_initiator::device::{DeviceError, DeviceErrorKind};
@@ -26,9 +25,10 @@ use iscsi_tuner::Size;
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// The arguments contradict each other.
-    #[error("{0}")]
-    Usage(&'static str),
+    /// The arguments contradict each other, a password cannot be used, a signal stopped the program, or another
+    /// error that each program has.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// The initiator cannot have the requested name or options.
     #[error("{}", .0.sentence())]
     Initiator(#[source] iscsi_initiator::Error),
@@ -209,9 +209,6 @@ pub enum Error {
     /// Everything was copied, but a unit may have been replaced by another one during the copy.
     #[error("{0}; everything was copied, but what was copied may be of another unit")]
     Unconfirmed(Box<Self>),
-    /// The options for passwords do not suit the URLs, or a password file cannot be read.
-    #[error(transparent)]
-    Password(#[from] CredentialsError),
     /// A checkpoint cannot be used or written.
     #[error("checkpoint {name}: {cause}{}", file_advice(cause.kind()))]
     Checkpoint {
@@ -295,9 +292,6 @@ pub enum Error {
     /// A rate or a traffic class cannot be set as requested.
     #[error(transparent)]
     Classes(#[from] ClassesError),
-    /// A signal stopped the copy.
-    #[error("interrupted")]
-    Interrupted,
     /// A signal stopped the copy, and its writes in flight did not end in time.
     #[error("interrupted with {under_way} in flight, which may be written or not")]
     Abandoned {
@@ -344,9 +338,6 @@ pub enum Error {
         /// The cause.
         cause: io::Error,
     },
-    /// The operating system provides no thread or no signal handler.
-    #[error("the system does not let the program start: {0}")]
-    Runtime(io::Error),
     /// A task of the program was cancelled from outside.
     #[error("the copy was cancelled")]
     Cancelled,
@@ -357,12 +348,12 @@ impl Error {
     /// what could not be read, 4 if passes did not converge, 130 for an interrupt, otherwise 1.
     pub fn status(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::OneFile { .. } | Self::JobFile { .. } | Self::Classes(_) => 2,
-            Self::Password(cause) => cause.status(),
+            Self::Program(cause) => cause.status(),
+            Self::OneFile { .. } | Self::JobFile { .. } | Self::Classes(_) => 2,
             Self::Refused(cause) => cause.status(),
             Self::Unreadable { .. } => 3,
             Self::NotConverging(_) => 4,
-            Self::Interrupted | Self::Abandoned { .. } => 130,
+            Self::Abandoned { .. } => 130,
             Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
             Self::Incomplete { cause, .. }
             | Self::Unflushed { cause, .. }
@@ -399,7 +390,6 @@ impl Error {
             | Self::ControlTaken(_)
             | Self::Share { .. }
             | Self::Output { .. }
-            | Self::Runtime(_)
             | Self::Cancelled => 1,
         }
     }
@@ -410,11 +400,10 @@ impl Error {
             Self::Initiator(cause) => cause.fault().into(),
             Self::Unit { cause, .. } => cause.into(),
             Self::Volume { cause, .. } => cause.kind(),
-            Self::Usage(_)
-            | Self::Refused(_)
+            Self::Program(cause) => cause.kind(),
+            Self::Refused(_)
             | Self::OutOfSource { .. }
             | Self::NoRoom { .. }
-            | Self::Password(_)
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
             | Self::Same(_)
@@ -440,7 +429,7 @@ impl Error {
             | Self::Differs { .. }
             | Self::PartlyKnown(_)
             | Self::NothingKnown(_) => Kind::Data,
-            Self::Interrupted | Self::Abandoned { .. } => Kind::Interrupted,
+            Self::Abandoned { .. } => Kind::Interrupted,
             Self::Unsettled(_) => Kind::Network,
             Self::Unflushed { cause, .. }
             | Self::Incomplete { cause, .. }
@@ -457,7 +446,6 @@ impl Error {
             | Self::Shrunk(_)
             | Self::Control { .. }
             | Self::Output { .. }
-            | Self::Runtime(_)
             | Self::Cancelled => Kind::System,
         }
     }
@@ -524,13 +512,9 @@ impl fmt::Display for Places {
     }
 }
 
-impl ProgramError for Error {
+impl ExitStatus for Error {
     fn exit_status(&self) -> u8 {
         self.status()
-    }
-
-    fn no_start(cause: io::Error) -> Self {
-        Self::Runtime(cause)
     }
 }
 
@@ -558,7 +542,7 @@ mod tests {
             (2, 2, "2 MiB of 4 MiB were written and flushed"),
         ] {
             let error = Error::Incomplete {
-                cause: Box::new(Error::Interrupted),
+                cause: Box::new(ProgramError::Interrupted.into()),
                 written: Size(written << 20),
                 flushed: Size(flushed << 20),
                 total: Some(Size(4 << 20)),

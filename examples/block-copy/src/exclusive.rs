@@ -12,6 +12,7 @@
 
 use std::io;
 
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::device::DeviceError;
 use iscsi_initiator::scsi::ReservationKey;
 use iscsi_initiator::{Error as IscsiError, Initiator};
@@ -35,20 +36,22 @@ impl Exclusive {
     /// Creates a key for a copy to this destination.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the destination has no units, or its URL has a reservation key; [`Error::Runtime`]
+    /// [`ProgramError::Usage`] if the destination has no units, or its URL has a reservation key; [`ProgramError::Runtime`]
     /// if the system has no random bytes.
     pub(crate) fn new(to: &mut Location, initiator: &Initiator) -> Result<Self, Error> {
         if !to.has_units() {
-            return Err(Error::Usage(
+            return Err(ProgramError::usage(
                 "--exclusive reserves the units of the destination, and it has none; leave it out",
-            ));
+            )
+            .into());
         }
         if to.urls_mut().iter().any(|url| url.parameters.reservation_key.is_some()) {
-            return Err(Error::Usage(
+            return Err(ProgramError::usage(
                 "--exclusive makes a reservation key of its own; leave reservation_key out of the URL",
-            ));
+            ).into());
         }
-        let run = getrandom::u64().map_err(|error| Error::Runtime(io::Error::other(error)))?;
+        let run =
+            getrandom::u64().map_err(|error| ProgramError::Runtime(io::Error::other(error)))?;
         Ok(Self { key: key(initiator.name().as_str(), run) })
     }
 

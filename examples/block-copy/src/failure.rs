@@ -1,6 +1,7 @@
 //! A copy that did not succeed.
 
 use iscsi_examples_common::failure;
+use iscsi_examples_common::program::ProgramError;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
@@ -23,6 +24,12 @@ impl Failure {
         let nothing = || json!({ "bytes": 0, "verified": false });
         let known = self.report.as_ref().map_or_else(nothing, |report| report.to_json());
         failure::object(known, &self.error.to_string(), self.error.kind())
+    }
+}
+
+impl From<ProgramError> for Failure {
+    fn from(error: ProgramError) -> Self {
+        Error::from(error).into()
     }
 }
 

@@ -30,8 +30,8 @@ fn rendered(names: [&str; 2], details: &[Vec<String>; 2], columns: usize) -> Str
     line([&source, &destination], level)
 }
 
-/// Returns the details of a source or destination. A higher level has shorter text; after the last level there
-/// is none.
+/// Returns the details of a source or destination. A higher level has a shorter text. After the last level
+/// there is no text.
 fn detail(end: &[String], level: usize) -> String {
     let text = end.get(level).map(|text| printable(text));
     text.map_or_else(String::new, |text| format!(" ({text})"))

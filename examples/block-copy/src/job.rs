@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use iscsi_copy::{CopyError, DigestFile, Identity, RangeSet};
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::shaping::RateLimit;
 use iscsi_tuner::Size;
 
@@ -128,7 +129,7 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     let result = match stop.hurry(begun).await {
         Some(Ok(job)) => job.run_and_report(stop).await,
         Some(Err(error)) => Err(error.into()),
-        None => Err(Error::Interrupted.into()),
+        None => Err(ProgramError::Interrupted.into()),
     };
     handle.end();
     let closed = ends.close(stop).await;
@@ -147,21 +148,21 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
 /// password files, are read.
 async fn locate(args: &Args) -> Result<[Location; 2], Error> {
     let mut from = Location::parse(&args.source, Side::Source).await?;
-    let to = args.destination.as_deref().ok_or(Error::Usage(
-        "DESTINATION is missing; only --verify=digests needs but one location",
-    ))?;
+    let to = args.destination.as_deref().ok_or_else(|| {
+        ProgramError::usage("DESTINATION is missing; only --verify=digests needs but one location")
+    })?;
     let mut to = Location::parse(to, Side::Destination).await?;
     check_arguments(args, &to)?;
     named_files::check(&named_files::all(args, [&from, &to]))?;
     check_side_files(args)?;
     commands::check(args)?;
     resumption::check(&args.resumption)?;
-    args.passwords.apply(Some(&mut from), &mut to).await?;
+    args.passwords.apply(Some(&mut from), &mut to).await.map_err(ProgramError::from)?;
     Ok([from, to])
 }
 
-/// Checks that the checkpoint and the digest file are regular files: a device of that name would hold a user's
-/// data.
+/// Checks that the checkpoint and the digest file are regular files: to write them to a device would destroy a
+/// user's data.
 fn check_side_files(args: &Args) -> Result<(), Error> {
     let kept = [
         (&args.resumption.checkpoint, "--checkpoint is no regular file; name another path"),
@@ -170,7 +171,7 @@ fn check_side_files(args: &Args) -> Result<(), Error> {
     let is_other = |path: &PathBuf| path.metadata().is_ok_and(|file| !file.is_file());
     for (path, complaint) in kept {
         if path.as_ref().is_some_and(is_other) {
-            return Err(Error::Usage(complaint));
+            return Err(ProgramError::usage(complaint).into());
         }
     }
     Ok(())
@@ -198,19 +199,19 @@ fn is_kept(args: &Args) -> bool {
 /// Checks the options of the rate: without a unit there is no rate to limit.
 fn check_rate(args: &RateArgs, handle: &Handle) -> Result<(), Error> {
     if args.rate_limit.is_some() {
-        return Err(Error::Usage(
+        return Err(ProgramError::usage(
             "--rate-limit holds for what is read from units and written to them, and neither end is one; leave it out",
-        ));
+        ).into());
     }
     if args.share.is_some() {
-        return Err(Error::Usage(
+        return Err(ProgramError::usage(
             "--share holds for what is read from units and written to them, and neither end is one; leave it out",
-        ));
+        ).into());
     }
     if handle.has_class() {
-        return Err(Error::Usage(
+        return Err(ProgramError::usage(
             "a class holds for what is read from units and written to them, and neither end is one; leave it out",
-        ));
+        ).into());
     }
     Ok(())
 }
@@ -225,14 +226,16 @@ fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
         }
     }
     if args.content.verify == VerifyMode::Digests && args.delta.digests.is_none() {
-        return Err(Error::Usage(
+        return Err(ProgramError::usage(
             "--verify=digests compares with what --digests FILE knows; add it",
-        ));
+        )
+        .into());
     }
     if args.link.queue_bytes() > MAX_QUEUE {
-        return Err(Error::Usage(
+        return Err(ProgramError::usage(
             "--io-size times --queue-depth is more than 1 GiB; ask for less of one of them",
-        ));
+        )
+        .into());
     }
     Ok(())
 }
@@ -268,8 +271,8 @@ impl<'a> Job<'a> {
     ) -> Result<Self, Error> {
         let is_in_use = args.passes.ranges_from.is_some();
         ends.check(args)?;
-        // Repeated here because opening may have created the destination: two names can only be compared as
-        // files after that.
+        // This check of the names is repeated, because opening may have created the destination: only names of
+        // existing files can be compared as files.
         named_files::check(&files)?;
         handle.claim(&ends, &files).await?;
         if let Some(exclusive) = exclusive {
@@ -284,7 +287,8 @@ impl<'a> Job<'a> {
         let asking = async { Ok(tokio::join!(ends.observe(), guard::inspect(args, &ends))) };
         let (observations, inspection) = unless(stop, asking).await?;
         let inspection = inspection?;
-        // Comes after the inspection: for an image of another format, report the format and not a wrong length.
+        // The length is checked after the inspection: for an image of another format, report the format and not
+        // a wrong length.
         ends.check_room()?;
         inspection.log_warnings();
         let resumption = Resumption::begin(&args.resumption, &ends, is_in_use).await?;
@@ -296,7 +300,7 @@ impl<'a> Job<'a> {
         let plan = CopyPlan::new(args.link.io_size, args.link.queue_depth, &ends);
         let ends = ends.with_io_size(plan.io_size.value);
         let lines = args.output.json_lines.then(JsonLines::start).transpose();
-        let lines = lines.map_err(Error::Runtime)?;
+        let lines = lines.map_err(ProgramError::Runtime)?;
         let before = ends.source.file_identity();
         Ok(Self {
             args,

@@ -5,6 +5,7 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use iscsi_examples_common::program::ProgramError;
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
@@ -73,9 +74,9 @@ pub fn run_jobs<'a>(
 ) -> BoxFuture<'a, Result<Vec<JobResult>, Error>> {
     boxed(async move {
         if args.output.json_lines {
-            return Err(Error::Usage(
+            return Err(ProgramError::usage(
                 "--json-lines tells how one copy stands; with --jobs take --json, and ask status of --control meanwhile",
-            ));
+            ).into());
         }
         let JobFile { classes, jobs } =
             unless(stop, JobFile::read(&args.jobs, args.control.is_some())).await?;
@@ -137,7 +138,7 @@ fn fallen(error: JoinError) -> Ended {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
         Err(error) => {
-            (usize::MAX, String::new(), Err(Error::Runtime(io::Error::other(error)).into()))
+            (usize::MAX, String::new(), Err(ProgramError::Runtime(io::Error::other(error)).into()))
         }
     }
 }

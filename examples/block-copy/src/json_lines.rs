@@ -32,7 +32,8 @@ impl JsonLines {
         let writer = thread::Builder::new().name("json lines".to_owned()).spawn(move || {
             for line in received {
                 let mut output = io::stdout().lock();
-                // If standard output is gone, writing the result at the end fails as well, and that error is reported.
+                // This error is ignored: if standard output is gone, writing the result at the end fails as well, and
+                // that error is reported.
                 if output.write_all(line.as_bytes()).and_then(|()| output.flush()).is_err() {
                     return;
                 }

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use iscsi_copy::{NbdError, NbdUri};
+use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::{unit, volume};
 use iscsi_initiator::Url;
 use iscsi_volume::Description;
@@ -35,7 +36,7 @@ impl Location {
     /// a URL. They are a path only if they name the source and such a file exists.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an empty argument, [`Error::Refused`] for an argument that looks like a URL,
+    /// [`ProgramError::Usage`] for an empty argument, [`Error::Refused`] for an argument that looks like a URL,
     /// [`Error::Unit`] for a URL that is malformed or names no logical unit, [`Error::Volume`] for a file
     /// that describes no volume.
     pub async fn parse(argument: &OsStr, side: Side) -> Result<Self, Error> {
@@ -45,9 +46,10 @@ impl Location {
             return Ok(Self::Volume(path, description.into()));
         }
         match argument.to_str() {
-            Some("") => Err(Error::Usage(
+            Some("") => Err(ProgramError::usage(
                 "a source or destination is empty; name a path, -, an iscsi:// URL, volume:FILE or an nbd:// URI",
-            )),
+            )
+            .into()),
             Some("-") => Ok(Self::Standard),
             Some(text) if NbdUri::is_meant_by(text) => {
                 text.parse().map(Self::Export).map_err(|cause: NbdError| Error::Nbd { side, cause })

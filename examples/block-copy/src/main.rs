@@ -67,7 +67,7 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
     match result {
         Ok((text, json)) => print_result(&args, &text, &json, &stop).await.map(|()| 0),
         Err(failure) => {
-            // If both the object and the data would go to standard output, the object is omitted.
+            // If both the JSON object and the data would go to standard output, the object is omitted.
             let destination = args.destination.as_deref().unwrap_or(&args.source);
             let has_data = standard_output::is_named_by(destination);
             if args.output.wants_json() && !has_data {

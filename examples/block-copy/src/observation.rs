@@ -23,8 +23,8 @@ impl Observation {
         Self(readings)
     }
 
-    /// Returns what has held the unit back since the beginning, by the first of its sessions that is still
-    /// open. Returns `None` if none is.
+    /// Returns what has held the unit back since the beginning, as its first session that is still open has
+    /// measured it. Returns `None` if no session is open.
     pub(crate) async fn end(self, unit: &UnitEnd) -> Option<(Side, Diagnosis)> {
         for (session, before) in &self.0 {
             if let Some(after) = reading_of(session).await {

@@ -30,7 +30,7 @@ pub enum ProgressMode {
 
 /// Columns of a terminal that does not report its width.
 const COLUMNS: usize = 80;
-/// The line is rendered by `BarLine`, because the number of columns may change.
+/// The template has only a message: `BarLine` renders the whole line, because the number of columns may change.
 const TEMPLATE: &str = "{wide_msg}";
 
 /// The bar of this process, if one is shown.

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 
 use iscsi_copy::{DirtyBitmap, RangeSet};
+use iscsi_examples_common::program::ProgramError;
 use tokio::task::spawn_blocking;
 
 use self::list::{RangeList, parse};
@@ -24,9 +25,11 @@ pub(crate) async fn load(
 ) -> Result<Option<RangeSet>, Error> {
     let Some(from) = from else { return Ok(None) };
     let has = ends.to_source().length().filter(|_| !ends.source.is_stream());
-    let has = has.ok_or(Error::Usage(
-        "a stream has no places; leave --ranges out, or copy from a file or a unit",
-    ))?;
+    let has = has.ok_or_else(|| {
+        ProgramError::usage(
+            "a stream has no places; leave --ranges out, or copy from a file or a unit",
+        )
+    })?;
     let (name, ranges) = match from {
         RangesFrom::File(path) => {
             let (name, path) = (path.to_string_lossy().into(), path.clone());
@@ -39,9 +42,9 @@ pub(crate) async fn load(
         }
         RangesFrom::Bitmap(bitmap) => {
             let End::Export(export) = &ends.source else {
-                return Err(Error::Usage(
+                return Err(ProgramError::usage(
                     "an NBD export has dirty bitmaps; copy from nbd://HOST/EXPORT, or name a file with --ranges",
-                ));
+                ).into());
             };
             let told = export.marked().cloned().unwrap_or_default();
             let bitmap = DirtyBitmap::new(export.uri().clone(), bitmap);

@@ -161,7 +161,8 @@ impl SharedClass {
         why
     }
 
-    /// Sets or removes the keeper. The requests that wait then ask again: the keeper, or the limit without one.
+    /// Sets or removes the keeper. Then the waiting requests ask again: they ask the new keeper, or without a
+    /// keeper the limit `alone`.
     fn turn(&self, keeper: Option<Arc<Keeper>>, limits: Limits) {
         self.lock().keeper = keeper;
         self.take_limits(limits);
@@ -191,7 +192,8 @@ impl SharedClass {
             sleep(PAUSE).await;
             match Connection::open(&self.0.path, self.class()).await {
                 Ok(connection) => return connection,
-                // The same reason was logged already, and `NotRunning` means that the keeper is still gone.
+                // Neither reason is logged: one was logged already, and `NotRunning` means that the keeper is
+                // still gone.
                 Err(why) if why == Refusal::NotRunning || why == told => {}
                 Err(why) => {
                     self.warn(&why);

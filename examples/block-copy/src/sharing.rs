@@ -8,8 +8,8 @@ use iscsi_initiator::shaping::RateLimit;
 use iscsi_tuner::Rate;
 use serde::{Deserialize, Serialize};
 
-/// The command that turns a connection to the control socket into one of a client. The name of a class may
-/// follow.
+/// The command that turns a connection to the control socket into the connection of a client. The name of a
+/// class may follow the command.
 pub(crate) const SHARE: &str = "share";
 /// Maximum number of bytes of a request.
 const MAX_REQUEST: u64 = 1 << 32;

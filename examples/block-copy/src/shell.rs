@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use iscsi_examples_common::credentials::VARIABLES;
 use iscsi_examples_common::host_lock::ChildLock;
+use iscsi_examples_common::program::ProgramError;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, dup};
 use tokio::io::AsyncReadExt;
@@ -18,8 +19,8 @@ use crate::stop::{HASTE, Stop};
 
 /// Most bytes that a command may print.
 const MAX_OUTPUT: u64 = 64 << 20;
-/// Kills its process group when its standard input ends. The input ends when this process ends, even by a
-/// signal that cannot be handled, so no command outlives this process.
+/// The shell line of a guard process. It kills its process group when its standard input ends. The input ends
+/// when block-copy ends, even by a signal that cannot be handled, so no command outlives block-copy.
 const GUARD: &str = "read -r _; kill -KILL 0";
 /// Locked while a child is started: otherwise other children would inherit its descriptors.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -51,7 +52,7 @@ impl Shell {
     /// Runs the command, and returns its output.
     ///
     /// # Errors
-    /// [`Error::Command`], also if its exit status is not 0; [`Error::Interrupted`].
+    /// [`Error::Command`], also if its exit status is not 0; [`ProgramError::Interrupted`].
     pub(crate) async fn output(&self) -> Result<String, Error> {
         let text = self.run(Stdio::piped()).await?;
         String::from_utf8(text).map_err(|_| {
@@ -83,7 +84,7 @@ impl Shell {
         let work = async { tokio::try_join!(group.command.wait(), read(stdout)) };
         let Some(ended) = self.stop.unless(work).await else {
             group.end().await;
-            return Err(Error::Interrupted);
+            return Err(ProgramError::Interrupted.into());
         };
         let (status, text) = ended.map_err(|cause| self.failed(cause))?;
         group.has_ended().await;
@@ -182,7 +183,8 @@ mod tests {
         Shell::new("--option", line, &Stop::never())
     }
 
-    /// A command may log its environment, or start a program that does so.
+    /// A command may log its environment, or start a program that does so. So its environment has no
+    /// credentials.
     #[tokio::test]
     async fn a_command_gets_to_know_no_credentials() {
         let command = shell("true");

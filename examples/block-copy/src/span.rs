@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use iscsi_copy::{Destination, Identity, Source};
+use iscsi_examples_common::program::ProgramError;
 use iscsi_tuner::Size;
 
 use crate::args::ContentArgs;
@@ -62,14 +63,15 @@ impl Span {
     /// Checks that no offset or length is set for a stream.
     pub(crate) fn check_streams(self, is_source: bool, is_destination: bool) -> Result<(), Error> {
         if is_source && self.is_part() {
-            return Err(Error::Usage(
+            return Err(ProgramError::usage(
                 "a stream has no --offset and no --length; leave them out, or copy from a file or a unit",
-            ));
+            ).into());
         }
         if is_destination && self.destination.is_some() {
-            return Err(Error::Usage(
+            return Err(ProgramError::usage(
                 "a stream has no --destination-offset; leave it out, or copy to a file or a unit",
-            ));
+            )
+            .into());
         }
         Ok(())
     }

@@ -25,8 +25,8 @@ pub(crate) fn columns() -> Option<usize> {
 /// A terminal that gets no more output after it has returned an error. The library of the bar expects no errors
 /// of its terminal, and would end the program.
 ///
-/// The bar is one line. A terminal that becomes narrower wraps it into several rows, of which the library would
-/// clear only the last one.
+/// The bar is one line. A terminal that becomes narrower wraps the line into several rows. The library would
+/// clear only the last row, so this type clears all rows.
 #[derive(Debug)]
 struct Terminal {
     terminal: Term,

@@ -180,8 +180,8 @@ impl Cache {
                     let is_of_one_time = filling.end(&data);
                     let is_whole = missing.start <= range.start && range.end <= missing.end;
                     if let Some(buffer) = buffer.filter(|_| !is_of_one_time && !is_whole) {
-                        // The device has reported a change meanwhile: the bytes from memory may be older than
-                        // the bytes just read.
+                        // The device has reported a change meanwhile, so the bytes from memory may be older
+                        // than the bytes just read. The whole range is read again.
                         let data = self.device.read_at(range.start, buffer.len()).await?;
                         buffer.copy_from_slice(&data);
                     }

@@ -21,7 +21,7 @@ use crate::pace::Pace;
 use crate::requests::Requests;
 use crate::stop::Stop;
 
-/// Time limit of a handshake: meanwhile the connection takes the place of a client.
+/// Time limit of a handshake. During the handshake a connection takes a place that another client could use.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 /// Bytes of one read during the handshake, in which options may have any length.
 pub(crate) const INPUT_LEN: usize = 64 << 10;
@@ -52,7 +52,7 @@ pub(crate) enum Broken {
     SlowHandshake,
 }
 
-/// How the requests of a connection ended.
+/// The reason why a connection receives no more requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
     /// The client sent a disconnect request.

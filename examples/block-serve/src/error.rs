@@ -2,10 +2,9 @@
 
 use std::io;
 
-use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{self, Kind};
 use iscsi_examples_common::place::PlaceError;
-use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::program::{ExitStatus, ProgramError};
 use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
 use iscsi_initiator::device::DeviceError;
@@ -19,18 +18,16 @@ use crate::listen::Address;
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// The arguments contradict each other, or do not suit the unit.
-    #[error("{0}")]
-    Usage(String),
+    /// The arguments contradict each other, a password cannot be used, a signal stopped the program, or another
+    /// error that each program has.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// A URL or a name is wrong, the target refuses the login, or it has no such unit.
     #[error("{}", .0.sentence())]
     Initiator(#[from] iscsi_initiator::Error),
     /// The file that describes a volume, or one of its units, cannot be used.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// The options for passwords do not suit the URLs, or a password file cannot be read.
-    #[error(transparent)]
-    Password(#[from] CredentialsError),
     /// The program cannot listen at the address.
     #[error("cannot listen at {address}: {cause}{}", address.advice(cause.kind()))]
     Listen {
@@ -50,33 +47,20 @@ pub enum Error {
     /// Writes of clients may be lost, and no client has received an error for them.
     #[error("what clients have written may be lost: {}", .0.sentence())]
     Flush(DeviceError),
-    /// A signal stopped the program before it could serve anything.
-    #[error("interrupted")]
-    Interrupted,
-    /// The result cannot be printed.
-    #[error("standard output: {0}")]
-    Output(io::Error),
-    /// The operating system provides no thread or no signal handler.
-    #[error("the system does not let the program start: {0}")]
-    Runtime(io::Error),
 }
 
 impl Error {
     /// Returns the exit status for the error: 2 for a wrong command line, 130 for an interrupt, otherwise 1.
     #[must_use]
-    pub const fn status(&self) -> u8 {
+    pub fn status(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
-            Self::Password(cause) => cause.status(),
-            Self::Interrupted => 130,
+            Self::Program(cause) => cause.status(),
             Self::Initiator(_)
             | Self::Volume(_)
             | Self::Listen { .. }
             | Self::Taken(_)
             | Self::Inherited(_)
-            | Self::Flush(_)
-            | Self::Output(_)
-            | Self::Runtime(_) => 1,
+            | Self::Flush(_) => 1,
         }
     }
 
@@ -84,16 +68,11 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Usage(_) | Self::Password(_) => Kind::Caller,
+            Self::Program(cause) => cause.kind(),
             Self::Initiator(cause) => cause.fault().into(),
             Self::Volume(cause) => cause.kind(),
             Self::Flush(cause) => cause.into(),
-            Self::Interrupted => Kind::Interrupted,
-            Self::Listen { .. }
-            | Self::Taken(_)
-            | Self::Inherited(_)
-            | Self::Output(_)
-            | Self::Runtime(_) => Kind::System,
+            Self::Listen { .. } | Self::Taken(_) | Self::Inherited(_) => Kind::System,
         }
     }
 
@@ -113,12 +92,8 @@ impl From<PlaceError> for Error {
     }
 }
 
-impl ProgramError for Error {
+impl ExitStatus for Error {
     fn exit_status(&self) -> u8 {
         self.status()
-    }
-
-    fn no_start(cause: io::Error) -> Self {
-        Self::Runtime(cause)
     }
 }

@@ -31,7 +31,8 @@ struct State {
     /// Number of open connections on which a loss was reported, and whose client may not have received the
     /// report.
     unconfirmed: usize,
-    /// Whether one of those connections was lost, and no client has received a report since.
+    /// Whether a connection on which a loss was reported has ended before its client is known to have received
+    /// the report, and no client has received a report since then.
     may_be_unreceived: bool,
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use block_serve::log::Usually;
 use block_serve::output::eprint_lines;
 use block_serve::{Args, Error, Ready, Stop, command_line, output};
-use iscsi_examples_common::program::Program;
+use iscsi_examples_common::program::{Program, ProgramError};
 use serde_json::json;
 
 const PROGRAM: Program = Program {
@@ -44,5 +44,5 @@ async fn serve(args: &Args, stop: &Stop) -> Result<(), Error> {
 }
 
 async fn print(object: &serde_json::Value, stop: &Stop) -> Result<(), Error> {
-    output::print_object(object, stop).await.map_err(Error::Output)
+    output::print_object(object, stop).await.map_err(|cause| ProgramError::Output { cause }.into())
 }

@@ -49,7 +49,7 @@ pub(crate) struct Share {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     permits: Vec<OwnedSemaphorePermit>,
-    /// Whether the request is the only one that may take memory for the longest request.
+    /// Whether the request has the turn: one request at a time may use the memory for the longest request.
     has_turn: bool,
 }
 
@@ -91,7 +91,8 @@ impl Share {
     /// 32 MiB.
     pub(crate) async fn extend(&self, held: &mut Held, bytes: u32) {
         let bytes = bytes.min(MAX_PAYLOAD);
-        // Waits for the client's own limit first: meanwhile it holds nothing that other clients need.
+        // The request waits for the limit of its client first. During this wait it holds nothing that other
+        // clients need.
         held.permits.extend(Arc::clone(&self.own).acquire_many_owned(bytes).await);
         if held.has_turn {
             return;
@@ -102,8 +103,8 @@ impl Share {
         }
         let Memory { common, turn, max_common, .. } = &self.memory;
         let fits = bytes <= *max_common;
-        // Many requests could each hold a part and wait for more, and so wait for each other forever. The
-        // request with the turn can always continue.
+        // Many requests could each hold a part of the memory and wait for more, and so wait for each other
+        // forever. The request with the turn has 32 MiB for itself, so it can always continue.
         tokio::select! {
             biased;
             common = Arc::clone(common).acquire_many_owned(bytes), if fits => {

@@ -52,8 +52,8 @@ pub(crate) async fn send_all(
     stream.shutdown().await
 }
 
-/// Waits for the next reply. While the client owes nothing, its pace is not measured: a new period begins with
-/// the next reply.
+/// Waits for the next reply. While there is no reply to send, the pace of the client is not measured: a new
+/// period begins with the next reply.
 async fn next_reply(replies: &mut UnboundedReceiver<Reply>, pace: &mut Pace) -> Option<Reply> {
     if let Ok(reply) = replies.try_recv() {
         return Some(reply);
@@ -159,8 +159,8 @@ mod tests {
         assert_eq!(let_go_after(800 << 10).await, None);
     }
 
-    /// The server does not wait for a client that would otherwise be fast enough, nor for one that takes
-    /// nothing.
+    /// A server that stops waits for a client at most `LAST_PERIOD`, whether the client takes nothing, or would
+    /// otherwise be fast enough.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_stops_does_not_wait_for_slow_clients() {
         for bytes in [800 << 10, 0] {
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Between two replies the client owes nothing, so pauses do not count.
+    /// Pauses between two replies do not count against the rate of a client.
     #[tokio::test(start_paused = true)]
     async fn who_takes_every_short_reply_is_served_for_ever() {
         let (replies, outgoing) = unbounded_channel();

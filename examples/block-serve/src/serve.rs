@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::place::{Opened, Place, portals};
+use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::unit;
 use iscsi_initiator::{OnRetryTimeout, Options};
 use serde_json::{Value, json};
@@ -42,7 +43,7 @@ impl Ready {
         boxed(async move {
             // The sockets come first: early clients then wait, and a second server fails immediately.
             let listeners = listen(args).await?;
-            let opened = stop.unless(open(args)).await.ok_or(Error::Interrupted)??;
+            let opened = stop.unless(open(args)).await.ok_or(ProgramError::Interrupted)??;
             let (window, cache) = args.buffers();
             let export = describe(&*opened.handle(), &args.clients.export, args.clients.read_only);
             let layers = Layers::new(opened, window, cache);
@@ -138,9 +139,10 @@ fn max_clients(args: &Args) -> usize {
 async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
     let inherited = Listener::inherited().map_err(Error::Inherited)?;
     if args.clients.listen.is_empty() && inherited.is_empty() {
-        return Err(Error::Usage(
-            "nothing to listen at; write --listen unix:/PATH or --listen tcp:HOST:PORT".to_owned(),
-        ));
+        return Err(ProgramError::usage(
+            "nothing to listen at; write --listen unix:/PATH or --listen tcp:HOST:PORT",
+        )
+        .into());
     }
     let mut listeners = Vec::new();
     for address in &args.clients.listen {
@@ -161,7 +163,7 @@ async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
 
 async fn open(args: &Args) -> Result<Opened, Error> {
     let mut place = Place::parse(&args.unit).await?;
-    args.passwords.apply(place.urls_mut()).await?;
+    args.passwords.apply(place.urls_mut()).await.map_err(ProgramError::from)?;
     let mut options = Options::default()
         .with_sessions(args.link.sessions.into())
         // After the time limit the requests fail, and the unit stays open: clients may wait longer for the

@@ -123,9 +123,9 @@ impl Server {
         ends_with_last: bool,
     ) -> Result<(), Error> {
         self.run(entrances, stop, ends_with_last).await;
-        // While data are not on the unit yet, no other server may listen at these sockets: a write that this
-        // server has answered would reach the unit after writes of that server's clients. At a socket that was
-        // handed over, clients wait for the next server.
+        // No other server may listen at these sockets until all data are on the unit: otherwise a write that
+        // this server has answered could reach the unit after writes through the other server. At a socket that
+        // was handed over, clients wait for the next server.
         let own = entrances.get(..own).unwrap_or(entrances);
         let (flushed, ended) = tokio::select! {
             biased;

@@ -24,8 +24,8 @@ pub fn exact(size: Size) -> String {
     if text.contains('.') { format!("{} bytes", size.0) } else { text }
 }
 
-/// Returns the sentence about a range that goes beyond the end. It names the size of the source or unit, and
-/// the option to reduce.
+/// Returns the sentence about a range that goes beyond the end of a source or unit. The sentence names the size
+/// of the source or unit, and the option to reduce.
 #[must_use]
 pub fn beyond_the_end(offset: Size, length: Option<Size>, has: Size) -> String {
     let Some(length) = length.filter(|_| offset < has) else {

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 
 /// Headings of options. Each heading has the same meaning in all programs.
 pub mod heading {
-    /// What is copied, from where and to where.
+    /// Options for the source, the destination, and the part to copy.
     pub const ENDS: &str = "Source and destination";
     /// A source that is written to while it is copied.
     pub const SOURCE_IN_USE: &str = "Source in use";
@@ -26,13 +26,13 @@ pub mod heading {
     pub const OUTPUT: &str = "Output";
     /// Passwords.
     pub const CREDENTIALS: &str = "Credentials";
-    /// What clients see, and which clients are admitted.
+    /// Options for the export that clients see, and for the clients that are admitted.
     pub const CLIENTS: &str = "Clients";
     /// Memory for reads and writes.
     pub const CACHE: &str = "Cache";
-    /// The part of a unit.
+    /// Options for the part of a unit that a command uses.
     pub const RANGE: &str = "Range";
-    /// What is measured, and for how long.
+    /// Options for the kind and the duration of a measurement.
     pub const MEASUREMENT: &str = "Measurement";
     /// Persistent reservations.
     pub const RESERVATION: &str = "Reservation";

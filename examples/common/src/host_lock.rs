@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(ChildLock::left(&key).unwrap(), None);
         let keys = [key.clone()];
         let lock = ChildLock::new(&keys).unwrap();
-        // A child that outlives its parent has copies of the descriptors.
+        // These copies stand for those of a child that outlives its parent.
         let copies: Vec<_> =
             lock.descriptors().map(|held| held.try_clone_to_owned().unwrap()).collect();
         assert_eq!(ChildLock::left(&key).unwrap(), Some(std::process::id()));

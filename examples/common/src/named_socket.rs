@@ -140,7 +140,8 @@ fn is_left(path: &Path) -> io::Result<bool> {
         return Err(io::Error::new(ErrorKind::AlreadyExists, why));
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // If the backlog is full, a process is still listening. Non-blocking, because the connection would wait.
+    // If the backlog is full, a process is still listening. A blocking `connect` would wait for room in the
+    // backlog.
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::unix(path)?) {
         Err(cause) if cause.kind() == ErrorKind::ConnectionRefused => Ok(true),

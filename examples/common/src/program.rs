@@ -1,26 +1,82 @@
 //! Starts a program, runs its work, and returns its exit status.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io;
 use std::pin::Pin;
 use std::process::ExitCode;
 
 use iscsi_pdu::keys::printable;
+use thiserror::Error;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::credentials::CredentialsError;
+use crate::failure::{Kind, file_advice};
 use crate::log::{self, Log, Show, Usually};
 use crate::stop::Stop;
 
 /// Exit status of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-/// An error of a program. It is printed on standard error, after the name of the program.
-pub trait ProgramError: Display {
+/// Errors that each program has, whatever its work is. Each message is one sentence.
+#[derive(Debug, Error)]
+pub enum ProgramError {
+    /// The arguments contradict each other, or do not suit the unit.
+    #[error("{0}")]
+    Usage(Cow<'static, str>),
+    /// The options for passwords do not suit the URLs, or a password file cannot be read.
+    #[error(transparent)]
+    Password(#[from] CredentialsError),
+    /// A signal stopped the program.
+    #[error("interrupted")]
+    Interrupted,
+    /// The result cannot be printed.
+    #[error("standard output: {cause}{}", file_advice(cause.kind()))]
+    Output {
+        /// The reason.
+        cause: io::Error,
+    },
+    /// The operating system provides no thread or no signal handler.
+    #[error("the system does not let the program start: {0}")]
+    Runtime(io::Error),
+}
+
+impl ProgramError {
+    /// Creates the error for a wrong command line.
+    #[must_use]
+    pub fn usage(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Usage(text.into())
+    }
+
+    /// Returns the exit status for the error: 2 for a wrong command line, 130 for an interrupt, otherwise 1.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Password(cause) => cause.status(),
+            Self::Interrupted => INTERRUPTED,
+            // A signal has stopped the wait for whoever reads standard output.
+            Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => INTERRUPTED,
+            Self::Output { .. } | Self::Runtime(_) => 1,
+        }
+    }
+
+    /// Returns the kind of the failure, by the side at fault.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Usage(_) | Self::Password(_) => Kind::Caller,
+            Self::Interrupted => Kind::Interrupted,
+            Self::Output { .. } | Self::Runtime(_) => Kind::System,
+        }
+    }
+}
+
+/// The exit status of a program that ends with an error. The error is printed on standard error, after the name
+/// of the program.
+pub trait ExitStatus: Display + From<ProgramError> {
     /// Returns the exit status for the error.
     fn exit_status(&self) -> u8;
-
-    /// Creates the error for a system that provides no threads or no signals.
-    fn no_start(cause: io::Error) -> Self;
 }
 
 /// A program: its arguments, its messages and its log.
@@ -40,7 +96,7 @@ impl Program {
     /// Runs the work of the program on a new runtime, and returns the exit status that the work returns. A
     /// signal requests the work to stop.
     #[must_use]
-    pub fn run<E: ProgramError, W: Future<Output = Result<u8, E>>>(
+    pub fn run<E: ExitStatus, W: Future<Output = Result<u8, E>>>(
         self,
         work: impl FnOnce(Stop) -> W,
     ) -> ExitCode {
@@ -49,7 +105,7 @@ impl Program {
                 let work = work(started.stop.clone());
                 started.finish(Box::pin(async { work.await.map_err(Failed::new) }))
             }
-            Err(cause) => Err(Failed::new(E::no_start(cause))),
+            Err(cause) => Err(Failed::new(E::from(ProgramError::Runtime(cause)))),
         };
         match ended {
             Ok(status) => ExitCode::from(status),
@@ -100,7 +156,7 @@ struct Failed {
 }
 
 impl Failed {
-    fn new(error: impl ProgramError) -> Self {
+    fn new(error: impl ExitStatus) -> Self {
         Self { text: error.to_string(), status: error.exit_status() }
     }
 }

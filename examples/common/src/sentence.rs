@@ -72,7 +72,7 @@ fn command(advice: Advice, error: &Error) -> Option<String> {
     None
 }
 
-/// The programs' words for an advice whose library words do not suit their users.
+/// Advice in the words of the programs, where the words of the library do not suit the users of a program.
 const WORDS: [(Advice, &str); 27] = [
     (Advice::ListTargets, "iscsi-util discover iscsi://HOST lists its targets"),
     (Advice::ListUnits, "iscsi-util luns iscsi://HOST/TARGET lists its units"),
@@ -132,7 +132,7 @@ const WORDS: [(Advice, &str); 27] = [
     (Advice::EndSessions, "that is a defect of the program: report it"),
 ];
 
-/// Returns the programs' words for an advice, or the library's words if there are no others.
+/// Returns the advice in the words of the programs, or in the words of the library if `WORDS` does not have it.
 fn text(advice: Advice) -> &'static str {
     let own = WORDS.iter().find(|(known, _)| *known == advice);
     own.map_or_else(|| advice.text(), |(_, words)| words)

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use iscsi_examples_common::credentials::PasswordFiles;
+use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::{place, unit};
 use iscsi_initiator::{Disk, Initiator, LogicalUnit, Options, Session, Url};
 use tokio::time::timeout;
@@ -71,7 +72,7 @@ impl Connector {
     /// Parses a URL, and adds its passwords.
     ///
     /// # Errors
-    /// What is wrong with the URL or a password file; [`Error::Interrupted`] if a stop is requested while a
+    /// What is wrong with the URL or a password file; [`ProgramError::Interrupted`] if a stop is requested while a
     /// file is read.
     pub async fn url(&self, url: &str) -> Result<Url, Error> {
         let mut url = parse(url)?;
@@ -85,7 +86,7 @@ impl Connector {
     /// The errors of [`url`](Self::url).
     pub async fn give_passwords(&self, urls: Vec<&mut Url>) -> Result<(), Error> {
         // A password file may be a pipe to which nothing is written.
-        Ok(self.unless(self.passwords.apply(urls)).await??)
+        Ok(self.unless(self.passwords.apply(urls)).await?.map_err(ProgramError::from)?)
     }
 
     /// Opens a session with the target of a URL, runs `work` with it, and logs out.
@@ -139,9 +140,9 @@ impl Connector {
     /// Waits for a future, or returns an error if a stop is requested first.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if a stop is requested.
+    /// [`ProgramError::Interrupted`] if a stop is requested.
     pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        self.stop.unless(work).await.ok_or(Error::Interrupted)
+        self.stop.unless(work).await.ok_or_else(|| ProgramError::Interrupted.into())
     }
 }
 

@@ -3,6 +3,7 @@
 use clap::Args;
 use iscsi_examples_common::amounts::parse_length;
 use iscsi_examples_common::help::heading;
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::{Disk, Session};
 use iscsi_tuner::Size;
 use serde_json::json;
@@ -42,19 +43,20 @@ impl Discard {
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         connector::parse(&self.url)?;
         if !self.yes {
-            return Err(Error::Usage(format!(
+            return Err(ProgramError::usage(format!(
                 "discarding destroys {} of the unit from byte {} on; add --yes if that is meant",
                 self.length, self.offset.0
-            )));
+            ))
+            .into());
         }
         let work = async |session: &Session, _: &_| {
             let disk = connector.unless(session.disk_without_reconnect()).await??;
             Error::check_range(self.offset, Some(self.length), &disk)?;
             let block_size = disk.block_size();
             if self.whole_blocks(block_size.into()) == 0 {
-                return Err(Error::Usage(format!(
+                return Err(ProgramError::usage(format!(
                     "nothing was discarded: no whole block of {block_size} bytes lies in the range; make it longer"
-                )));
+                )).into());
             }
             let work = async {
                 disk.discard(self.offset.0, self.length.0).await?;

@@ -4,9 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use iscsi_examples_common::amounts::beyond_the_end;
-use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{self, Kind, file_advice};
-use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::program::{ExitStatus, ProgramError};
 use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
 use iscsi_initiator::Disk;
@@ -19,9 +18,10 @@ use thiserror::Error as ThisError;
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// The arguments contradict each other, or do not suit the unit.
-    #[error("{0}")]
-    Usage(String),
+    /// The arguments contradict each other, a password cannot be used, a signal stopped the program, or another
+    /// error that each program has.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// A URL or a name is wrong, the target refuses the login, it has no such unit, or a command failed.
     #[error("{}", .0.sentence())]
     Initiator(#[from] iscsi_initiator::Error),
@@ -31,9 +31,6 @@ pub enum Error {
     /// The file that describes a volume, or one of its units, cannot be used.
     #[error(transparent)]
     Described(#[from] VolumeError),
-    /// The options for passwords do not suit the URLs, or a password file cannot be read.
-    #[error(transparent)]
-    Password(#[from] CredentialsError),
     /// A file cannot be written.
     #[error("{}: {cause}{}", path.display(), file_advice(cause.kind()))]
     File {
@@ -81,19 +78,10 @@ pub enum Error {
         /// Name of the command in the standard.
         command: &'static str,
     },
-    /// A signal stopped the program.
-    #[error("interrupted")]
-    Interrupted,
     /// A signal stopped the program while it changed the unit, and its requests in flight did not end in
     /// time.
     #[error("interrupted with {0} in flight, which may still be executed")]
     Abandoned(&'static str),
-    /// The result cannot be printed.
-    #[error("standard output: {0}")]
-    Output(io::Error),
-    /// The operating system provides no thread or no signal handler.
-    #[error("the system does not let the program start: {0}")]
-    Runtime(io::Error),
 }
 
 impl Error {
@@ -109,10 +97,8 @@ impl Error {
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
-            Self::Password(cause) => cause.status(),
-            Self::Interrupted | Self::Abandoned(_) => 130,
-            Self::Output(cause) if cause.kind() == io::ErrorKind::Interrupted => 130,
+            Self::Program(cause) => cause.status(),
+            Self::Abandoned(_) => 130,
             Self::Volume(cause) if is_usage(cause) => 2,
             Self::Initiator(_)
             | Self::Volume(_)
@@ -121,9 +107,7 @@ impl Error {
             | Self::OutOfUnit { .. }
             | Self::Page { .. }
             | Self::MoreExtents { .. }
-            | Self::Conflict { .. }
-            | Self::Output(_)
-            | Self::Runtime(_) => 1,
+            | Self::Conflict { .. } => 1,
         }
     }
 
@@ -131,16 +115,15 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Usage(_)
-            | Self::Password(_)
-            | Self::OutOfUnit { .. }
-            | Self::MoreExtents { .. }
-            | Self::Conflict { .. } => Kind::Caller,
+            Self::Program(cause) => cause.kind(),
+            Self::OutOfUnit { .. } | Self::MoreExtents { .. } | Self::Conflict { .. } => {
+                Kind::Caller
+            }
             Self::Initiator(cause) | Self::Page { cause, .. } => cause.fault().into(),
             Self::Volume(cause) => (&**cause).into(),
             Self::Described(cause) => cause.kind(),
-            Self::Interrupted | Self::Abandoned(_) => Kind::Interrupted,
-            Self::File { .. } | Self::Output(_) | Self::Runtime(_) => Kind::System,
+            Self::Abandoned(_) => Kind::Interrupted,
+            Self::File { .. } => Kind::System,
         }
     }
 
@@ -163,12 +146,8 @@ impl From<iscsi_volume::Error> for Error {
     }
 }
 
-impl ProgramError for Error {
+impl ExitStatus for Error {
     fn exit_status(&self) -> u8 {
         self.status()
-    }
-
-    fn no_start(cause: io::Error) -> Self {
-        Self::Runtime(cause)
     }
 }

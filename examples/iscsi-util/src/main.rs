@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use iscsi_examples_common::program::Program;
+use iscsi_examples_common::program::{Program, ProgramError};
 use iscsi_util::log::Usually;
 use iscsi_util::output::eprint_lines;
 use iscsi_util::{Args, Error, Report, Stop, command_line, output, run};
@@ -40,5 +40,5 @@ async fn print_report(args: &Args, report: &Report, stop: &Stop) -> Result<(), E
     } else {
         output::print(report.text.clone(), stop).await
     };
-    told.map_err(Error::Output)
+    told.map_err(|cause| ProgramError::Output { cause }.into())
 }

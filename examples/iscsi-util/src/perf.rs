@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use iscsi_examples_common::help::heading;
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::{Disk, ErrorKind, Options, Sessions, Timeouts};
 use iscsi_tuner::{Size, SizeError};
 use serde_json::json;
@@ -99,13 +100,13 @@ impl Perf {
     fn check(&self) -> Result<(), Error> {
         if self.write && !self.yes {
             let why = "writing destroys what the unit holds; add --yes if that is meant";
-            return Err(Error::Usage(why.to_owned()));
+            return Err(ProgramError::usage(why).into());
         }
         if self.bytes_in_flight() > MAX_IN_FLIGHT.as_usize() {
-            return Err(Error::Usage(format!(
+            return Err(ProgramError::usage(format!(
                 "{} requests of {} are more than {MAX_IN_FLIGHT}; choose a smaller --depth or --size",
                 self.depth, self.size
-            )));
+            )).into());
         }
         Ok(())
     }
@@ -118,14 +119,16 @@ impl Perf {
     fn places(&self, disk: &Disk) -> Result<Places, Error> {
         let block_size = u64::from(disk.block_size());
         if !self.size.0.is_multiple_of(block_size) {
-            return Err(Error::Usage(format!(
+            return Err(ProgramError::usage(format!(
                 "the unit has blocks of {block_size} bytes; choose a --size of whole blocks"
-            )));
+            ))
+            .into());
         }
         let places = Places::new(disk.capacity() / self.size.0, self.size.0, self.random);
         places.ok_or_else(|| {
             let capacity = Size(disk.capacity());
-            Error::Usage(format!("the unit holds {capacity}; choose a smaller --size"))
+            ProgramError::usage(format!("the unit holds {capacity}; choose a smaller --size"))
+                .into()
         })
     }
 
@@ -158,7 +161,7 @@ impl Perf {
         let status = disk.status();
         let measured =
             Measured { time, requests, flush, retries: disk.retries(), sessions: status.peak };
-        let stopped = connector.stop.is_requested().then_some(Error::Interrupted);
+        let stopped = connector.stop.is_requested().then(|| ProgramError::Interrupted.into());
         Ok((measured, error.or(stopped)))
     }
 

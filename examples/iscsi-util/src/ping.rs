@@ -92,7 +92,8 @@ fn report(mut times: Vec<Duration>) -> Report {
     Report::new(format!("{} answers{text}\n", times.len()), members)
 }
 
-/// Returns the smallest of the times that at least `percent` percent of the times do not exceed (nearest rank).
+/// Returns a percentile (nearest rank): the smallest time such that at least `percent` percent of all times are
+/// not longer.
 fn quantile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()

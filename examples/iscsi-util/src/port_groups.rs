@@ -3,6 +3,7 @@
 
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::{Error as InitiatorError, LogicalUnit};
 use iscsi_pdu::scsi::{
     AccessState, SetTargetPortGroups, StateChange, TargetPortGroup, TargetPortGroupSupport,
@@ -92,10 +93,10 @@ impl SetPortGroup {
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         connector::parse(&self.url)?;
         if !self.yes {
-            return Err(Error::Usage(
-                "this changes the ways of all initiators to the unit; add --yes if that is meant"
-                    .to_owned(),
-            ));
+            return Err(ProgramError::usage(
+                "this changes the ways of all initiators to the unit; add --yes if that is meant",
+            )
+            .into());
         }
         let mut states = SetTargetPortGroups::new();
         let command = "SET TARGET PORT GROUPS";

@@ -20,7 +20,8 @@ pub struct Reservations {
     pub url: String,
 }
 
-/// Reservation and registrations as the unit reports them. A unit need not support the last two service actions.
+/// Reservation and registrations as the unit reports them. `capabilities` and `status` are `None` if the unit
+/// does not support the service action.
 #[derive(Debug)]
 struct Answers {
     keys: RegisteredKeys,

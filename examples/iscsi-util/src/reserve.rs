@@ -5,6 +5,7 @@
 
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::scsi::Status;
 use iscsi_initiator::scsi::{ReservationKey, ReservationType};
 use iscsi_initiator::{Advanced, Error as InitiatorError, Options, Session, Url};
@@ -128,10 +129,10 @@ impl Change {
     ) -> Result<Report, Error> {
         connector::parse(&self.url)?;
         if !self.yes {
-            return Err(Error::Usage(
-                "this changes which initiators may use the unit; add --yes if that is meant"
-                    .to_owned(),
-            ));
+            return Err(ProgramError::usage(
+                "this changes which initiators may use the unit; add --yes if that is meant",
+            )
+            .into());
         }
         let work = async |session: &Session, url: &Url| {
             let unit = connector.unless(unit::named(session, url)).await??;
@@ -152,8 +153,8 @@ impl Change {
     }
 }
 
-/// Returns the error. For a reservation conflict, it names the possible reasons: the key of this initiator is
-/// wrong, or another initiator holds the reservation.
+/// Returns the error to report. The error for a RESERVATION CONFLICT names the possible reasons: the key of
+/// this initiator is wrong, or another initiator holds the reservation.
 fn advised(error: InitiatorError) -> Error {
     match (error.status(), error.command()) {
         (Some(Status::RESERVATION_CONFLICT), Some(command)) => Error::Conflict { command },

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
 use iscsi_examples_common::help::heading;
+use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::volume as file;
 use iscsi_initiator::device::Device as _;
 use iscsi_initiator::{Disk, Options, Url, UrlError};
@@ -127,11 +128,10 @@ impl Create {
         let chunk = Chunk::new(self.chunk.0)?;
         let urls = parse_urls(&self.urls)?;
         if self.metadata.is_some() && !self.yes {
-            return Err(Error::Usage(
+            return Err(ProgramError::usage(
                 "--metadata writes a superblock over bytes 4096 to 8191 of each unit, and what is on the units reads \
-                 in another order; add --yes if that is meant"
-                    .to_owned(),
-            ));
+                 in another order; add --yes if that is meant",
+            ).into());
         }
         with_units(connector, urls, async |units| {
             let description = match self.metadata {
@@ -146,7 +146,7 @@ impl Create {
             let written = connector.stop.hurry(write_superblocks(&units, &description)).await;
             let written = written.unwrap_or(Err(Error::Abandoned("superblocks")));
             if written.is_err() {
-                // The description in the file would be of a volume that does not exist.
+                // The file is removed, because the volume that it describes may not exist.
                 output.map(std::fs::remove_file);
             }
             written?;
@@ -170,7 +170,8 @@ impl Import {
 }
 
 impl Described {
-    /// Returns the description as a report, with the first difference of the units from it as its error.
+    /// Returns a report with the description. If a unit differs from the description, the error of the report
+    /// is the first difference.
     async fn show(&self, connector: &Connector) -> Result<Report, Error> {
         let mut description = file::load(&self.file).await?;
         connector.give_passwords(description.urls_mut().collect()).await?;

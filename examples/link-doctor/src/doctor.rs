@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
+use iscsi_examples_common::program::ProgramError;
 use iscsi_examples_common::{unit, volume};
 use iscsi_initiator::{Disk, Initiator, Negotiated, Options, Reading, Session, Timeouts, Url};
 use tokio::time::timeout;
@@ -43,11 +44,11 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, E
         }
         let mut url = Url::parse(&args.url).map_err(iscsi_initiator::Error::from)?;
         let given = stop.unless(args.passwords.apply(vec![&mut url])).await;
-        given.ok_or(Error::Interrupted)??;
+        given.ok_or(ProgramError::Interrupted)?.map_err(ProgramError::from)?;
         let initiator = initiator(args)?;
         progress::connecting(&url);
         let connect = stop.unless(initiator.connect(&url)).await;
-        let session = connect.ok_or(Error::Interrupted)??;
+        let session = connect.ok_or(ProgramError::Interrupted)??;
         let report = Examination::new(args, &session, stop).report(&initiator, &url).await;
         close(&session, stop).await;
         report
@@ -90,7 +91,8 @@ impl<'a> Examination<'a> {
     /// Examines the link. If packets of full length do not arrive, everything after the pings uses a new
     /// session with shorter packets.
     async fn report(mut self, initiator: &Initiator, url: &Url) -> Result<Report, Error> {
-        let begun = self.stop.hurry(self.session.reading()).await.ok_or(Error::Interrupted)??;
+        let begun =
+            self.stop.hurry(self.session.reading()).await.ok_or(ProgramError::Interrupted)??;
         let pings = self.pings().await;
         let path = self.path(initiator, url).await;
         let again = match path.limit() {
@@ -135,7 +137,7 @@ impl<'a> Examination<'a> {
         let reads = reads.and_then(|test| Reads::of(test, &facts, tcp.map(|rtt| rtt.min), ping));
         let negotiated = self.session.negotiated();
         if self.stop.is_requested() {
-            self.end = Some(Error::Interrupted);
+            self.end = Some(ProgramError::Interrupted.into());
         }
         Ok(Report {
             who: self.who(initiator, url, &negotiated),
@@ -173,13 +175,13 @@ impl<'a> Examination<'a> {
         match self.stop.unless(initiator.check_path(there)).await {
             Some(Ok(check)) => Path::Tried(check),
             Some(Err(error)) => Path::NotTried(error.to_string()),
-            None => Path::NotTried(Error::Interrupted.to_string()),
+            None => Path::NotTried(ProgramError::Interrupted.to_string()),
         }
     }
 
     async fn connect_again(&self, initiator: &Initiator, url: &Url) -> Result<Session, Error> {
         let session = self.stop.unless(initiator.connect(url)).await;
-        Ok(session.ok_or(Error::Interrupted)??)
+        Ok(session.ok_or(ProgramError::Interrupted)??)
     }
 
     async fn disk(&mut self) -> Option<Disk> {

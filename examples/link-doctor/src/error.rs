@@ -1,10 +1,7 @@
 //! Errors of an examination.
 
-use std::io;
-
-use iscsi_examples_common::credentials::CredentialsError;
 use iscsi_examples_common::failure::{self, Kind};
-use iscsi_examples_common::program::ProgramError;
+use iscsi_examples_common::program::{ExitStatus, ProgramError};
 use iscsi_examples_common::sentence::Sentence;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
@@ -14,12 +11,13 @@ use thiserror::Error as ThisError;
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
+    /// The arguments contradict each other, a password cannot be used, a signal stopped the program, or another
+    /// error that each program has.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// No session was established: the URL or a name is wrong, there is no target, or it refuses the login.
     #[error("{}", .0.sentence())]
     Session(#[from] iscsi_initiator::Error),
-    /// The options for passwords do not suit the URL, or a password file cannot be read.
-    #[error(transparent)]
-    Password(#[from] CredentialsError),
     /// The argument names a volume, whose units may have different links. One unit is needed.
     #[error("a volume has a link for each of its units; name the URL of one of them")]
     Volume,
@@ -35,15 +33,6 @@ pub enum Error {
     /// A read failed during the read test.
     #[error("the read test ended early: {}", .0.sentence())]
     Read(iscsi_initiator::Error),
-    /// A signal stopped the examination.
-    #[error("interrupted")]
-    Interrupted,
-    /// The report cannot be printed.
-    #[error("standard output: {0}")]
-    Output(io::Error),
-    /// The operating system provides no thread or no signal handler.
-    #[error("the system does not let the program start: {0}")]
-    Runtime(io::Error),
 }
 
 impl Error {
@@ -51,17 +40,9 @@ impl Error {
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
-            Self::Interrupted => 130,
+            Self::Program(cause) => cause.status(),
             Self::Volume => 2,
-            Self::Password(cause) => cause.status(),
-            Self::Output(cause) if cause.kind() == io::ErrorKind::Interrupted => 130,
-            Self::Session(_)
-            | Self::Link(_)
-            | Self::Unit(_)
-            | Self::Empty
-            | Self::Read(_)
-            | Self::Output(_)
-            | Self::Runtime(_) => 1,
+            Self::Session(_) | Self::Link(_) | Self::Unit(_) | Self::Empty | Self::Read(_) => 1,
         }
     }
 
@@ -72,9 +53,8 @@ impl Error {
             Self::Session(cause) | Self::Link(cause) | Self::Unit(cause) | Self::Read(cause) => {
                 cause.fault().into()
             }
-            Self::Empty | Self::Volume | Self::Password(_) => Kind::Caller,
-            Self::Interrupted => Kind::Interrupted,
-            Self::Output(_) | Self::Runtime(_) => Kind::System,
+            Self::Program(cause) => cause.kind(),
+            Self::Empty | Self::Volume => Kind::Caller,
         }
     }
 
@@ -85,12 +65,8 @@ impl Error {
     }
 }
 
-impl ProgramError for Error {
+impl ExitStatus for Error {
     fn exit_status(&self) -> u8 {
         self.status()
-    }
-
-    fn no_start(cause: io::Error) -> Self {
-        Self::Runtime(cause)
     }
 }

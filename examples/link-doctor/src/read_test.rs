@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Pause between two pings while reads are in flight.
 const PINGS_APART: Duration = Duration::from_millis(500);
 
-/// How the unit is read.
+/// The length and the number of the reads of a read test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Workload {
     /// Bytes of one read, a whole number of blocks, not 0.
@@ -36,7 +36,7 @@ pub struct Workload {
 /// The result of the read test.
 #[derive(Debug)]
 pub struct ReadTest {
-    /// How the unit was read.
+    /// The length and the number of the reads.
     pub workload: Workload,
     /// Duration of the read test.
     pub time: Duration,
@@ -90,7 +90,7 @@ impl Workload {
         self.bytes(self.depth.min(self.window.unwrap_or(u32::MAX)))
     }
 
-    /// Returns the bytes in flight that the plan would have.
+    /// Returns the bytes that the plan would have in flight if the target accepted any number of commands.
     #[must_use]
     pub fn wanted(&self) -> u64 {
         self.bytes(self.wanted)

@@ -57,7 +57,7 @@ impl ReadLimit {
     }
 }
 
-/// The round-trip times without reads, and while reads are in flight. `None` if it was not measured.
+/// The round-trip times without reads, and while reads are in flight. A time is `None` if it was not measured.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Trips {
     /// The round-trip time without reads.
@@ -73,7 +73,7 @@ pub struct Reads {
     pub goodput: Rate,
     /// Bytes in flight during the reads.
     pub under_way: u64,
-    /// Bytes in flight that the plan would have.
+    /// Bytes that the plan would have in flight if the target accepted any number of commands.
     pub wanted: u64,
     /// The target's command window, if it limited the number of reads in flight.
     pub full_window: Option<u32>,
@@ -293,7 +293,7 @@ mod tests {
         let (verdict, remedy) = shallow.explain(&link(None));
         assert_eq!(verdict, "the queue: 1 MiB in flight, where the plan wants 8 MiB");
         assert!(remedy.unwrap().contains("--depth"));
-        // If data are queued nevertheless, more reads in flight would only make the queue longer.
+        // If data are queued although few reads are in flight, more reads would only make the queue longer.
         let queued = Reads { ping: reads("9mbit", 890, 260).ping, ..shallow };
         assert_eq!(queued.limit(&link(None)), ReadLimit::TargetSocket);
     }

@@ -86,7 +86,7 @@ impl VerifyMode {
     }
 }
 
-/// Which runs of zeros are not sent.
+/// The runs of zeros that are not sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ZeroGranularity {
     /// All zeros are sent.

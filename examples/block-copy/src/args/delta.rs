@@ -27,7 +27,7 @@ pub struct DeltaArgs {
     pub ranges: Option<RangesFrom>,
 }
 
-/// Where the ranges come from.
+/// A file or a dirty bitmap that lists the ranges to copy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RangesFrom {
     /// A file that lists the ranges.

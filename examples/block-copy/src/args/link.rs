@@ -184,7 +184,7 @@ impl LinkArgs {
 /// Bytes of one read or write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum IoSize {
-    /// Chosen for the link.
+    /// The length is chosen for the link.
     Auto,
     /// A fixed length, 512 bytes to 64 MiB.
     Fixed(Size),

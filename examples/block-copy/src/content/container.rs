@@ -14,7 +14,7 @@ pub(crate) struct Container {
 /// The way to get the bytes of the disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Remedy {
-    /// `qemu-nbd` with this format serves them.
+    /// `qemu-nbd` with this format name serves the bytes of the disk.
     Serve(&'static str),
     /// This command writes the bytes of the disk to its standard output. The file is its last argument.
     Unpack(&'static str),

@@ -133,7 +133,7 @@ fn luks(sample: &Sample) -> Option<Held> {
     if sample.bytes(0, 6)? != b"LUKS\xba\xbe" {
         return None;
     }
-    // Only the second version of the header has a label.
+    // Only version 2 of the LUKS header has a label.
     let label = sample.bytes(24, 48).filter(|_| sample.bytes(6, 2) == Some(&[0, 2]));
     Some(Held::new("a volume of LUKS").with_label(label))
 }

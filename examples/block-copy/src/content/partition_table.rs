@@ -8,8 +8,8 @@ const GPT: &[u8] = b"EFI PART";
 const BLOCKS: [u64; 2] = [512, 4096];
 /// Bytes of a GPT entry. All known programs write entries of this length.
 const GPT_ENTRY: usize = 128;
-/// Offset of the entries in an MBR. Then the length of an entry, and the type of the entry that stands for a
-/// GPT.
+/// Offset of the entries in an MBR. `MBR_ENTRY` is the length of an entry, and `PROTECTIVE` the type of the
+/// entry that protects a GPT.
 const MBR_ENTRIES: u64 = 446;
 const MBR_ENTRY: usize = 16;
 const PROTECTIVE: u8 = 0xee;

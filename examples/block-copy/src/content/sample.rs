@@ -38,17 +38,17 @@ const END: u64 = 512;
 /// Places read of a destination, with their lengths. The total is at most what a new TCP connection may send
 /// immediately, so that reading takes one round trip.
 const PIECES: [(Place, u64); 8] = [
-    // Partition tables, most file systems, LVM, md 1.1 and 1.2, swap.
+    // Signatures of partition tables, most file systems, LVM, md 1.1 and 1.2, and swap.
     (Start(0), 4096 + 512),
-    // ZFS.
+    // Signature of ZFS.
     (Start(16 << 10), 1024),
-    // ISO 9660.
+    // Signature of ISO 9660.
     (Start(32 << 10), 1024),
-    // Swap of pages of 64 KiB, btrfs.
+    // Signatures of btrfs, and of swap with pages of 64 KiB.
     (Start((64 << 10) - 512), 512 + 1024),
     (MD_0, 512),
     (MD_1, 512),
-    // The second header of a GPT; signatures of image formats at their end.
+    // The second header of a GPT, and signatures at the end of disk images.
     (End(4096), 512),
     (End(512), 512),
 ];

@@ -69,7 +69,7 @@ pub(super) async fn open_destination(path: PathBuf, access: Access) -> Result<Op
     open(path, Side::Destination, move |path| options.open(path)).await
 }
 
-/// Opens a path by the function `open`, which returns the file, and whether it was created.
+/// Opens a path with the function `open`, which returns the file, and whether the file was created.
 async fn open(
     path: PathBuf,
     side: Side,

@@ -6,8 +6,8 @@ use iscsi_initiator::device::{DeviceErrorKind, DeviceFuture, DeviceLimits};
 use iscsi_initiator::{Disk, LogicalUnit};
 
 /// A unit whose first blocks are read before a copy. These reads are not charged to the unit's traffic class,
-/// whose rate may be low. (The commands that open a unit are not charged either.) It reads whole blocks, and
-/// writes nothing.
+/// whose rate may be low. (The commands that open a unit are not charged either.) A `Glance` reads whole
+/// blocks, and writes nothing.
 #[derive(Debug)]
 pub(super) struct Glance {
     unit: LogicalUnit,

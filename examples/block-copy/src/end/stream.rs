@@ -19,7 +19,8 @@ use crate::side::Side;
 pub struct StreamEnd {
     file: Arc<File>,
     name: Arc<str>,
-    /// The only source of this stream: bytes that were peeked must be returned by the next read.
+    /// The source for all reads of this stream. It keeps bytes that were peeked, so that the next read returns
+    /// them.
     source: Source,
     /// Holds a destination that is a block device open exclusively, so that no other program uses it.
     claim: Option<Arc<File>>,

@@ -3,8 +3,8 @@
 use iscsi_tuner::{Buffer, Choice, Plan, Sends, TransferOffer};
 use serde_json::{Value, json};
 
-/// Returns each number of the plan with its reason. Each name ends with the unit. A number that the kernel
-/// chooses is `null`.
+/// Returns each number of the plan with its reason. The name of a number ends with its unit of measurement. A
+/// number that the kernel chooses is `null`.
 pub(super) fn to_json(plan: &Plan) -> Value {
     let Plan { link, .. } = plan;
     let rows = plan.rows();

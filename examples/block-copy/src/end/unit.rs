@@ -62,8 +62,8 @@ impl UnitEnd {
         Self { side, url: url.clone(), disk, member: Some(Arc::clone(member)) }
     }
 
-    /// Reserves the unit for this copy, with the reservation key of its URL. Registrations with keys for which
-    /// `is_left_behind` returns true are preempted.
+    /// Reserves the unit for this copy, with the key by which its sessions are registered. Registrations with
+    /// keys for which `is_left_behind` returns true are preempted.
     pub(crate) async fn reserve_exclusively(
         &self,
         is_left_behind: impl Fn(ReservationKey) -> bool + Send + Sync,

@@ -1,5 +1,6 @@
 //! Runs the commands that list what is written to a source in use.
 
+use std::borrow::Cow;
 use std::io;
 
 use iscsi_copy::{Changes, IoFuture, RangeSet};
@@ -10,16 +11,17 @@ use crate::error::Error;
 use crate::ranges;
 use crate::shell::Shell;
 use crate::stop::Stop;
+use iscsi_examples_common::program::ProgramError;
 
 /// Checks, before anything is opened, that the options are possible for a source in use.
 pub(super) fn check(args: &Args) -> Result<(), Error> {
     let PassArgs { ranges_from, before_last_pass, .. } = &args.passes;
     let is_written_to = ranges_from.is_some() && before_last_pass.is_none();
     if is_written_to && args.content.verify == VerifyMode::Read {
-        return Err(Error::Usage(
+        return Err(ProgramError::usage(
             "--verify compares with a source that no program writes to any more; add --before-last-pass, or compare with \
              what was written by --verify=digests",
-        ));
+        ).into());
     }
     Ok(())
 }
@@ -30,9 +32,9 @@ pub(super) fn check_ends(args: &PassArgs, ends: &Ends) -> Result<(), Error> {
     if args.ranges_from.is_some() && is_stream { Err(STREAM) } else { Ok(()) }
 }
 
-pub(super) const STREAM: Error = Error::Usage(
+pub(super) const STREAM: Error = Error::Program(ProgramError::Usage(Cow::Borrowed(
     "a stream is copied once, and in order; leave --ranges-from out, or copy between files and units",
-);
+)));
 
 /// The commands that list what is written to the source.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl Changes for Commands {
             let text = self.ranges_from.output().await.map_err(io::Error::other)?;
             let ranges = self.stop.unless(ranges::read(text, self.has)).await;
             let failed = |cause| io::Error::other(self.ranges_from.failed(cause));
-            let interrupted = || io::Error::other(Error::Interrupted);
+            let interrupted = || io::Error::other(ProgramError::Interrupted);
             ranges.ok_or_else(interrupted)?.map_err(failed)
         })
     }

@@ -13,6 +13,7 @@ use crate::meter::Meter;
 use crate::progress::{Pass, Progress};
 use crate::side::Side;
 use crate::stop::Stop;
+use iscsi_examples_common::program::ProgramError;
 
 /// Reads the destination back, compares it, and shows the progress.
 pub(super) async fn compare(
@@ -45,8 +46,8 @@ pub(super) async fn compare(
             let error = ends.destination.failed(Side::Destination, cause);
             unverified(ends.explained(error, stop).await)
         }
-        // Only reads were in flight, so the comparison ends immediately.
-        Some(Err(VerifyError::Cancelled)) | None => unverified(Error::Interrupted),
+        // A request to stop ends the comparison immediately, because only reads were in flight.
+        Some(Err(VerifyError::Cancelled)) | None => unverified(ProgramError::Interrupted.into()),
         Some(Err(VerifyError::Stream)) => Err(NO_WAY_BACK),
         Some(Err(other)) => {
             unverified(ends.destination.failed(Side::Destination, io::Error::other(other)))

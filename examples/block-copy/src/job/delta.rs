@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use iscsi_copy::{DigestFile, Digests, Identity};
+use iscsi_examples_common::program::ProgramError;
 use tokio::task::spawn_blocking;
 
 use crate::end::End;
@@ -19,7 +20,7 @@ pub(super) async fn open(path: Option<&Path>, ends: &Ends) -> Result<Option<Dige
     let Some(path) = path else { return Ok(None) };
     let destination = identity(ends)?;
     let source = match &ends.source {
-        // The identity of a stream is only a note in the file, so its name is enough.
+        // The digest file contains the identity of the source only as a note. The name of a stream is enough.
         End::Stream(stream) => Identity::new(&stream.to_string(), 0),
         End::Export(export) => Identity::new(export.name(), 0),
         End::File(_) | End::Unit(_) | End::Volume(_) => ends.source_identity()?,
@@ -33,9 +34,10 @@ pub(super) async fn open(path: Option<&Path>, ends: &Ends) -> Result<Option<Dige
 /// Returns the identity of the destination, which the digests refer to.
 pub(super) fn identity(ends: &Ends) -> Result<Identity, Error> {
     if ends.destination.is_stream() {
-        return Err(Error::Usage(
+        return Err(ProgramError::usage(
             "what a stream got is gone; leave --digests out, or copy to a file or a unit",
-        ));
+        )
+        .into());
     }
     ends.destination_identity()
 }

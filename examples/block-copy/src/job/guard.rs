@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::device::DeviceResult;
 
 use super::resumption;
@@ -35,8 +36,8 @@ pub(super) struct Inspection {
 /// # Errors
 /// [`Error::Refused`]; the error of a stream that cannot be read.
 pub(super) async fn inspect(args: &Args, ends: &Ends) -> Result<Inspection, Error> {
-    // The data that an earlier run has written are expected, and a copy of ranges is meant for a destination
-    // that has data.
+    // The destination is not checked if an earlier run has written to it. Without `--if-blank` it is not
+    // checked for a copy of ranges either, which is meant for a destination that has data.
     let is_continued = resumption::is_continued(&args.resumption)
         || args.delta.digests.as_deref().is_some_and(Path::exists);
     let is_wanted = !is_continued && (args.guard.if_blank || args.delta.ranges.is_none());
@@ -52,9 +53,9 @@ pub(super) async fn inspect(args: &Args, ends: &Ends) -> Result<Inspection, Erro
     match destination {
         Ok(Some(sample)) => inspection.take_destination(args, ends, &sample)?,
         Ok(None) if is_wanted && args.guard.if_blank => {
-            return Err(Error::Usage(
+            return Err(ProgramError::usage(
                 "it is not known whether a stream is blank; leave --if-blank out, or write to a file or a unit",
-            ));
+            ).into());
         }
         Err(cause) if args.guard.if_blank => {
             return Err(ends.destination.failed(Side::Destination, cause));

@@ -3,6 +3,7 @@
 use std::io;
 
 use iscsi_copy::{Forecast, Passes, PassesError, Progress, RangeSet};
+use iscsi_examples_common::program::ProgramError;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -123,7 +124,9 @@ impl Job<'_> {
 
     /// Returns the error for passes that ended early.
     fn stopped(&self, error: PassesError, progress: &Progress) -> Error {
-        let of_command = |cause: io::Error| cause.downcast().unwrap_or_else(Error::Runtime);
+        let of_command = |cause: io::Error| {
+            cause.downcast::<Error>().unwrap_or_else(|cause| ProgramError::Runtime(cause).into())
+        };
         // At least one pass has ended, so a destination file has its final length.
         let has_full_length = self.ends.destination.is_regular_file();
         match (error, &self.resumption) {
@@ -138,7 +141,7 @@ impl Job<'_> {
                 self.ended(resumption.failed(cause), progress, false, has_full_length)
             }
             (PassesError::Stream, _) => STREAM,
-            (other, _) => Error::Runtime(io::Error::other(other)),
+            (other, _) => ProgramError::Runtime(io::Error::other(other)).into(),
         }
     }
 

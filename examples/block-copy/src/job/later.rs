@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use iscsi_copy::Verify;
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::TrafficClass;
 use iscsi_initiator::shaping::RateLimit;
 use iscsi_tuner::Size;
@@ -48,14 +49,14 @@ pub struct Verified {
 pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verified, Failure>> {
     boxed(async move {
         let (VerifyMode::Digests, Some(path)) = (args.content.verify, &args.delta.digests) else {
-            return Err(Error::Usage(
+            return Err(ProgramError::usage(
             "the <DESTINATION> is missing; name it behind the <SOURCE> (one place alone is enough only for --verify=digests \
              with --digests FILE)",
         )
         .into());
         };
         if args.rate.control.is_some() {
-            return Err(Error::Usage("--control is for copies; leave it out").into());
+            return Err(ProgramError::usage("--control is for copies; leave it out").into());
         }
         let at = unless(stop, locate(args)).await?;
         // Claims the digest file: a copy that is still running would add digests to it, and would not notice
@@ -70,7 +71,7 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
         }
         let ends = Ends::of_one(end, Span::new(&args.content));
         let lines = args.output.json_lines.then(JsonLines::start).transpose();
-        let lines = lines.map_err(Error::Runtime)?;
+        let lines = lines.map_err(ProgramError::Runtime)?;
         let verified = verify_known(args, path, &ends, lines.clone(), stop).await;
         if let Some(lines) = lines {
             JsonLines::finish(lines, stop).await;
@@ -84,7 +85,7 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
 /// Returns the location of the destination. The file that describes a volume, and password files, are read.
 async fn locate(args: &Args) -> Result<Location, Error> {
     let mut at = Location::parse(&args.source, Side::Destination).await?;
-    args.passwords.apply(None, &mut at).await?;
+    args.passwords.apply(None, &mut at).await.map_err(ProgramError::from)?;
     Ok(at)
 }
 

@@ -41,7 +41,7 @@ fn is_there(path: &Path) -> bool {
 
 impl Resumption {
     /// Reads the checkpoint of an earlier run, and writes it again to check that it can be written. Returns
-    /// `None` without the option.
+    /// `None` without `--checkpoint`.
     pub(super) async fn begin(
         args: &ResumptionArgs,
         ends: &Ends,

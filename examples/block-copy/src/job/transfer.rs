@@ -17,7 +17,8 @@ use crate::progress::{Pass, Progress};
 use crate::side::Side;
 use crate::stop::Stop;
 
-/// Least number of bytes for which the copy has memory, for reads and again for writes: `options` doubles it.
+/// Least memory for the reads in flight, in bytes. There is as much for the writes: `options` doubles the
+/// number.
 const MIN_QUEUE: u64 = 64 << 20;
 
 impl Job<'_> {
@@ -71,7 +72,7 @@ impl Job<'_> {
         meter.follow(&progress, Box::pin(work)).await
     }
 
-    /// Adds to the error of a copy its progress, and how to resume it.
+    /// Adds the progress of a copy to its error, and how to resume the copy.
     pub(super) fn ended(
         &self,
         error: Error,

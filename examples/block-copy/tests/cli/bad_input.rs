@@ -74,7 +74,7 @@ fn a_place_that_is_full() {
 
     let command = program(&[&image, &folder.path("copy"), "--progress", "none"]);
     let copy = [command.get_program()].into_iter().chain(command.get_args());
-    // The shell's `ulimit` counts in units of 512 or 1024 bytes.
+    // The shell's `ulimit` counts in units of 512 or 1024 bytes, so the limit is less than the image.
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\""]).args(copy).stdin(Stdio::null());
     fails(&limited.output().unwrap(), 1, &["destination", "File too large", "ulimit -f"]);

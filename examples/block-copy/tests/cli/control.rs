@@ -11,7 +11,8 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::support::{
-    Folder, PATIENCE, Rig, block_copy, ends, fails, object, pattern, program, soon, succeeds,
+    Folder, Rig, TIME_LIMIT, block_copy, ends, fails, object, pattern, program, succeeds,
+    within_time_limit,
 };
 
 /// Bytes of the source. At 1 kbit/s the copy takes hours.
@@ -44,8 +45,8 @@ pub(crate) async fn connect(path: &str) -> Orders {
             }
         }
     };
-    let stream = soon(connected).await.expect("the program takes no orders");
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let stream = within_time_limit(connected).await.expect("the program takes no orders");
+    stream.set_read_timeout(Some(TIME_LIMIT)).unwrap();
     Orders(BufReader::new(stream))
 }
 
@@ -76,7 +77,7 @@ impl Orders {
                 sleep(Duration::from_millis(1)).await;
             }
         };
-        soon(held).await.expect("the status does not become so")
+        within_time_limit(held).await.expect("the status does not become so")
     }
 }
 

@@ -198,7 +198,8 @@ fn of_a_file_that_others_have_written_to_nothing_is_known() {
     assert_eq!(sent(), 0);
 }
 
-/// The same command runs twice. The first run is killed before it has flushed anything.
+/// A run with `--destination-is-zero` is killed before it has flushed anything. The next run must
+/// write zeros over the data of the killed run.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_copy_has_written_is_not_zero() {
     let rig = Rig::start(512, 8 << 20).await;
@@ -262,7 +263,8 @@ async fn only_ranges_are_copied() {
     assert_eq!(rig.written(), 4608);
 }
 
-/// The digest file has digests of blocks that this run did not copy, and lacks some of those that it copied.
+/// The verification of a run fails if the digest file lacks the digest of a block that the run has copied, even
+/// if it has digests of other blocks.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_copied_and_has_no_digest_is_not_verified_by_others() {
     let rig = Rig::start(512, 16 << 20).await;

@@ -28,7 +28,8 @@ fn exchange_for(rig: &Rig, disk: RamDisk) {
     rig.server.with(|target| target.config_mut().units.insert(0, unit));
 }
 
-/// The rest of the data goes to the other unit, so the copy must fail.
+/// If another unit replaces the destination during a copy, the rest of the data goes to that unit. The copy
+/// must fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_to_a_unit_that_was_exchanged_fails() {
     let rig = Rig::start(512, BLOCKS).await;
@@ -43,7 +44,8 @@ async fn a_copy_to_a_unit_that_was_exchanged_fails() {
     fails(&ends(child).await, 1, &["destination", SENTENCE, "everything was copied"]);
 }
 
-/// The other unit refuses the write. The reported error is the replacement of the unit, which is the cause.
+/// A unit that has replaced the destination refuses a write. The reported error is the replacement, which is
+/// the cause.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
     let rig = Rig::start(512, BLOCKS).await;
@@ -60,8 +62,8 @@ async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
     fails(&ends(child).await, 1, &["destination", SENTENCE, "the destination is incomplete"]);
 }
 
-/// The data may come from the other unit, so the copy must fail. The unit is replaced while the program waits
-/// for the reader of its output.
+/// If another unit replaces the source during a copy, data may come from that unit, so the copy must fail. The
+/// unit is replaced while the program waits for the reader of its output.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_from_a_unit_that_was_exchanged_fails() {
     let rig = Rig::start(512, MANY_BLOCKS).await;

@@ -21,8 +21,8 @@ fn copy(arguments: &[&str]) -> std::process::Output {
     block_copy(&[arguments, &QUIET].concat())
 }
 
-/// The unit is reserved from before the first write until the end. The next copy takes over the reservation of
-/// a killed copy.
+/// An exclusive copy has its unit reserved from before the first write until its end. The next copy takes over
+/// the reservation of a killed copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
     let rig = Rig::start(512, LEN as u64).await;

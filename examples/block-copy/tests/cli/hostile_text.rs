@@ -40,7 +40,7 @@ async fn no_text_of_a_target_is_obeyed() {
     }
 }
 
-/// The message of an NBD server that contains the text.
+/// The message of an NBD server that contains the hostile text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Says {
     /// The refusal of all options.
@@ -72,8 +72,8 @@ fn array<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Serves one client as the protocol requires (NBD, "Newstyle negotiation"). One kind of message contains the
-/// text.
+/// Serves one client as the protocol requires (NBD, "Newstyle negotiation"). The messages that `says` selects
+/// contain the hostile text.
 fn serve(mut stream: TcpStream, says: Says) -> io::Result<()> {
     const ERROR: u32 = 1 << 31;
     let with_length =

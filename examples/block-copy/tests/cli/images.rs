@@ -77,7 +77,7 @@ async fn an_image_of_another_format_is_not_taken_for_a_disk() {
     assert!(succeeds(&output).contains("it is a qcow2 image, and is copied as it is"));
 }
 
-/// The command in the advice serves the bytes of the disk.
+/// A qcow2 image as source is refused. The command in the advice serves the bytes of the disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_that_is_shown_serves_the_disk() {
     let folder = Folder::new();

@@ -262,11 +262,11 @@ async fn while_it_logs_in() {
     drop(connection);
 }
 
-/// The target ends, and the next listener at its address sends nothing, so each reconnect fails. Writes in
-/// flight wait for the session.
+/// A signal ends a copy while its writes in flight wait for a lost session. The target has ended, and the next
+/// listener at its address sends nothing, so each reconnect fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_lost_session_is_opened_again() {
-    let rig = Rig::start_apart(512, 1 << 20).await;
+    let rig = Rig::start_at("127.0.0.78", 512, 1 << 20, Duration::ZERO, |_| {}).await;
     let (child, mut input) = waiting(&rig).await;
     let portal = rig.server.address();
     rig.server.stop().await;
@@ -275,7 +275,7 @@ async fn while_a_lost_session_is_opened_again() {
     let connection = silent.accept().await.unwrap();
     signal(&child, "-TERM");
     let output = ends(child).await;
-    // The response to the first write may have been lost with the session.
+    // The response to the first write may have been lost with the session, so two messages are possible.
     let answered =
         ["4 KiB in flight, which may be written or not", "4 KiB were written and not flushed"];
     let lost = ["8 KiB in flight, which may be written or not"];
@@ -355,7 +355,7 @@ async fn while_it_verifies() {
     was_interrupted(&ends(child).await, &["everything was written and flushed, but not verified"]);
 }
 
-/// The program is blocked in a write to a full pipe.
+/// A signal ends a copy that is blocked in a write to standard output, a full pipe.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_standard_output_is_full() {
     let folder = Folder::new();
@@ -367,7 +367,7 @@ async fn while_standard_output_is_full() {
     was_interrupted(&ends(child).await, &["1 MiB in flight, which may be written or not"]);
 }
 
-/// The copy is complete, but no process reads the JSON object with the result.
+/// A signal ends the program after a complete copy, while no process reads the JSON object with the result.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_the_result() {
     let folder = Folder::new();
@@ -391,7 +391,8 @@ async fn while_nobody_reads_the_result() {
     drop(reader);
 }
 
-/// A stopped terminal takes no output, so the program may block while it writes a message.
+/// A stopped terminal takes no output, so the program may block while it writes a message. A signal ends it
+/// even so.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_what_it_says() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -404,7 +405,8 @@ async fn while_nobody_reads_what_it_says() {
     drop(reader);
 }
 
-/// The only worker of the runtime is blocked in a write, so it cannot handle signals.
+/// A signal ends the program even while the only worker of its runtime is blocked in a write: another thread
+/// handles signals.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_what_its_only_worker_says() {
     let rig = Rig::start(512, 1 << 20).await;

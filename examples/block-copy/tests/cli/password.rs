@@ -163,7 +163,7 @@ fn half_of_the_credentials_in_the_environment_is_refused() {
     }
 }
 
-/// A command of the user may write its environment to a file.
+/// A command of the user may write its environment to a file. So it does not inherit the credentials.
 #[test]
 fn a_command_does_not_inherit_the_credentials() {
     let folder = Folder::new();
@@ -181,7 +181,8 @@ fn a_command_does_not_inherit_the_credentials() {
     assert!(!inherited.contains("hunter2"), "{inherited}");
 }
 
-/// A secret below 96 bits can be guessed from the messages (RFC 7143 §9.2.1).
+/// A secret below 96 bits can be guessed from the messages (RFC 7143 §9.2.1). The program warns of it, or with
+/// `chap_short_secrets=refuse` refuses it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_secret_is_warned_of_or_refused() {
     for (secret, is_short) in [("hunter2", true), ("hunter2hunt", true), ("hunter2hunte", false)] {

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use iscsi_testkit::fault::Fault;
 
 use crate::support::{
-    Folder, Rig, block_copy, ends, fails, object, pattern, program, signal, soon, succeeds, until,
+    Folder, Rig, block_copy, ends, fails, object, pattern, program, signal, succeeds, until,
+    within_time_limit,
 };
 
 const LEN: usize = 4 << 20;
@@ -115,7 +116,7 @@ async fn the_command_of_a_process_that_is_killed_ends_with_it() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(soon(gone).await.is_some(), "{ids:?} are still there");
+    assert!(within_time_limit(gone).await.is_some(), "{ids:?} are still there");
     let again = [&*source, &rig.url(), "--ranges-from", "true", "--progress", "none"];
     succeeds(&block_copy(&again));
 }
@@ -138,7 +139,7 @@ async fn no_copy_begins_while_the_command_of_another_one_lives_on() {
     let written = rig.written();
     let output = block_copy(&[&*source, &rig.url(), "--ranges-from", "true", "--progress", "none"]);
     let still = format!("a command that process {killed} has started still runs");
-    let is_ended = std::process::Command::new("kill").arg(&id).status().unwrap().success();
+    let is_ended = Command::new("kill").arg(&id).status().unwrap().success();
     fails(&output, 1, &["--ranges-from: ", &still, "end it"]);
     assert!(is_ended && rig.written() == written);
     let gone = async {
@@ -146,7 +147,7 @@ async fn no_copy_begins_while_the_command_of_another_one_lives_on() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(soon(gone).await.is_some());
+    assert!(within_time_limit(gone).await.is_some());
     succeeds(&block_copy(&[&*source, &rig.url(), "--ranges-from", "true", "--progress", "none"]));
 }
 
@@ -157,7 +158,7 @@ async fn a_command_may_leave_a_server_behind() {
     let rig = Rig::start(512, LEN as u64).await;
     let folder = Folder::new();
     let source = folder.file("image", &pattern(LEN));
-    // The program runs the command twice.
+    // The program runs the command twice, so only the first run of the command starts the server.
     let started = folder.path("started");
     let server = waits(&folder, "server", "setsid");
     let server = format!("mkdir {started} 2>/dev/null || exit 0; {server} >/dev/null 2>&1 &");
@@ -170,11 +171,11 @@ async fn a_command_may_leave_a_server_behind() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(soon(there).await.is_some());
+    assert!(within_time_limit(there).await.is_some());
     succeeds(&block_copy(&[&*source, &url, "--ranges-from", "true", "--progress", "none"]));
     let id = fs::read_to_string(&server).unwrap();
     assert!(!is_gone(id.trim()));
-    std::process::Command::new("kill").arg(id.trim()).status().unwrap();
+    Command::new("kill").arg(id.trim()).status().unwrap();
 }
 
 /// Writes that a process has sent before it was killed are not executed after the writes of the next process.

@@ -36,8 +36,8 @@ async fn breaks_at(bytes: u64) -> Rig {
     Rig::start_with(512, IMAGE as u64, |config| config.faults.push(fault)).await
 }
 
-/// Writes over the only session may be missing from the unit's cache after it was lost: no session was open to
-/// receive the report of a reset. So they are sent again.
+/// After the only session was lost, its writes may be missing from the unit's cache: no session was open to
+/// receive the report of a reset. So the writes that were not flushed are sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_session_that_is_lost_comes_back_and_what_was_not_flushed_is_written_again() {
     // Twice the bytes in flight. So half of the writes were answered, and the program has read the responses,
@@ -56,8 +56,8 @@ async fn the_only_session_that_is_lost_comes_back_and_what_was_not_flushed_is_wr
     assert_eq!(report["bytes"], IMAGE);
 }
 
-/// If no login makes the target drop the lost session, its writes may still be executed. The copy is complete
-/// by then, and its last message reports that.
+/// If no login makes the target drop a lost session, the writes of that session may still be executed. The copy
+/// is completed over another session, and its last message warns of these writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_session_that_nothing_settles_is_told_at_the_end() {
     let rig = Rig::start_with(512, IMAGE as u64, |config| {

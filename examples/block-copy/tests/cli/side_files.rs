@@ -19,17 +19,17 @@ fn names_beside_a_kept_file_are_free() {
     for option in ["--checkpoint", "--digests"] {
         let folder = Folder::new();
         let image = folder.file("image", &pattern(LEN));
-        // The destination has such a name.
+        // The destination has the name of the checkpoint or digest file, with `.new` added.
         let (kept, copy) = (folder.path("kept"), folder.path("kept.new"));
         succeeds(&block_copy(&quiet(&[&image, &copy, option, &kept, "--verify"])));
         assert!(fs::read(&copy).unwrap() == pattern(LEN), "{option}");
-        // The source has such a name.
+        // The source has the name of the checkpoint or digest file, with `.new` added.
         let (other, copy) = (folder.path("kept"), folder.path("copy"));
         let source = folder.file("other.new", &pattern(LEN));
         fs::remove_file(&other).unwrap();
         succeeds(&block_copy(&quiet(&[&source, &copy, option, &folder.path("other")])));
         assert!([source, copy].iter().all(|file| fs::read(file).unwrap() == pattern(LEN)));
-        // A link of the user has such a name.
+        // A link of the user has the name of the checkpoint or digest file, with `.new` added.
         let (map, victim) = (folder.path("map"), folder.file("victim", b"precious"));
         symlink(&victim, map.clone() + ".new").unwrap();
         succeeds(&block_copy(&quiet(&[&image, &folder.path("third"), option, &map])));

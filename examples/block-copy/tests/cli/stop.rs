@@ -38,8 +38,8 @@ async fn writes_in_flight_are_completed_and_none_is_aborted() {
         (&several[..], false, "-INT"),
         (&several[..], true, "-TERM"),
     ] {
-        // Parts that wait for their rate when the copy stops are refused, and their writes with them. If several writes
-        // were sent in parts, that may be each of them.
+        // When the copy stops, parts of writes that wait for their rate are refused, and so these writes fail. If
+        // several writes were in flight, each of them may fail.
         let is_whole = options != several;
         let case = format!("{options:?}, {is_paused}, {name}");
         let rig = Rig::start_far(512, LEN as u64, FAR).await;

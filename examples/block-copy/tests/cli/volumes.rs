@@ -11,7 +11,9 @@ use iscsi_testkit::scsi::Unit;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 
-use crate::support::{Folder, Rig, TARGET, block_copy, fails, object, pattern, serial, succeeds};
+use crate::support::{
+    Folder, Rig, TARGET, block_copy, fails, object, pattern, succeeds, unique_serial,
+};
 
 const CHUNK: usize = 64 << 10;
 const LEN: usize = 8 << 20;
@@ -26,7 +28,7 @@ async fn unit(number: u64, delay: Duration) -> Rig {
     let disk = RamDisk::new(512, LEN as u64 / 512);
     let mut config = TargetConfig::new(TARGET, disk.clone());
     let named = |unit: &mut Unit| {
-        (unit.serial, unit.naa) = (serial(), 0x3000_0000_0000_0000 + number);
+        (unit.serial, unit.naa) = (unique_serial(), 0x3000_0000_0000_0000 + number);
     };
     config.units.values_mut().for_each(named);
     let target = Target::new(config);

@@ -45,12 +45,12 @@ impl Chunks {
         Self { len, capacity, cache }
     }
 
-    /// Returns the bytes of the device.
+    /// Returns the length of the device in bytes.
     pub(super) const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Returns the bytes in memory.
+    /// Returns the number of bytes in memory.
     #[cfg(test)]
     pub(super) fn weight(&self) -> u64 {
         self.cache.weight()

@@ -68,8 +68,8 @@ impl Entry {
 /// The first byte of a change, and its number. Sorted by the first byte.
 type Key = (u64, u64);
 
-/// All changes that have not reached the device, sorted by the offset of their first byte, so that overlapping
-/// ones are found quickly: there may be many thousands.
+/// All changes that have not reached the device. There may be many thousands. They are sorted by the offset of
+/// their first byte, so that the changes that overlap a range are found quickly.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     entries: BTreeMap<Key, Arc<Entry>>,

@@ -15,7 +15,7 @@ use iscsi_testkit::target::Target;
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 
-/// Requests exports and metadata contexts whose names contain such characters.
+/// Requests exports and metadata contexts whose names contain control characters of terminals.
 fn ask(socket: &Path) {
     let mut stream = UnixStream::connect(socket).unwrap();
     let mut greeting = [0; 18];

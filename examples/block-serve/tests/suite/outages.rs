@@ -2,10 +2,9 @@
 
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
-use std::process::Command;
 use std::time::Duration;
 
-use crate::support::process::{TARGET, ended, raw, socket, started};
+use crate::support::process::{TARGET, ended, raw, signal, socket, started};
 use crate::support::{FUA, errno, soon};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -70,7 +69,7 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     assert_eq!(client.write(FUA, 0, &[3; 4096]).await, 0);
     assert!(disk.holds(0, &[3; 4096]));
     let mut said = child.stderr.take().unwrap();
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    signal(&child, "-TERM");
     assert_eq!(ended(child, lines).1, Some(0));
     let mut told = String::new();
     said.read_to_string(&mut told).unwrap();
@@ -106,7 +105,7 @@ async fn an_outage_is_told_once_and_not_for_each_write() {
     assert_eq!(client.write(0, 0, &[2; 4096]).await, 0);
     while client.flush().await != 0 {}
     let mut said = child.stderr.take().unwrap();
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    signal(&child, "-TERM");
     assert_eq!(ended(child, lines).1, Some(0));
     let mut told = String::new();
     said.read_to_string(&mut told).unwrap();

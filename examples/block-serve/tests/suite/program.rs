@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::process::{
-    client, complaint, ended, program, raw, ready, socket, started, target, target_with,
+    client, ended, program, raw, ready, signal, socket, started, stderr, target, target_with,
 };
 use crate::support::soon;
 use bytes::Bytes;
@@ -29,16 +29,16 @@ async fn a_signal_ends_it_when_everything_is_on_the_unit() {
 }
 
 async fn ends_in_order_by(name: &str) {
-    let (server, disk, url) = target().await;
+    let rig = target().await;
     let socket = socket("signal");
-    let (child, lines, ready) = started(&url, &socket, &[]);
+    let (child, lines, ready) = started(&rig.url(), &socket, &[]);
     assert_eq!((&ready["ready"], &ready["capacity_bytes"]), (&true.into(), &4_194_304.into()));
     assert_eq!(ready["portals"].as_array().unwrap().len(), 1);
     let client = client(&socket).await;
     let data = Bytes::from(vec![7; 1 << 20]);
     client.write_at(1 << 20, vec![data.clone()]).await.unwrap();
     assert_eq!(client.read_at(1 << 20, 4096).await.unwrap(), data[..4096]);
-    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+    signal(&child, name);
     let (end, status) = ended(child, lines);
     assert_eq!(
         (status, &end["complete"], &end["requests_failed"]),
@@ -46,54 +46,52 @@ async fn ends_in_order_by(name: &str) {
         "{name}"
     );
     assert_eq!(end["bytes_written"], 1 << 20);
-    assert!(disk.holds(1 << 20, &data) && !socket.exists());
-    let violations = server.with(|target| target.violations().to_vec());
-    assert!(violations.is_empty(), "{violations:?}");
-    assert_eq!(server.with(|target| target.sessions()), 0);
+    assert!(rig.disk.holds(1 << 20, &data) && !socket.exists());
+    rig.assert_logged_out();
 }
 
 /// A signal must not abort a write in flight: the write may have received the report of a reset. Then the flush
 /// would have to count all writes as lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_aborts_no_write_in_flight() {
-    let (server, disk, url) = target().await;
+    let rig = target().await;
     let socket = socket("in-flight");
-    let (child, lines, _) = started(&url, &socket, &["--sessions", "1"]);
+    let (child, lines, _) = started(&rig.url(), &socket, &["--sessions", "1"]);
     let slow = Fault::delay(.., Duration::from_millis(300)).on_access(Access::Write);
-    server.with(|target| target.config_mut().faults.push(slow));
+    rig.server.with(|target| target.config_mut().faults.push(slow));
     let client = client(&socket).await;
     let data = Bytes::from(vec![7; 4 << 20]);
     let pages = vec![data.clone()];
     let writing = tokio::spawn(async move { client.write_at(0, pages).await });
     let in_flight = async {
-        while server.with(|target| target.active_tasks()) == 0 {
+        while rig.server.with(|target| target.active_tasks()) == 0 {
             sleep(Duration::from_millis(1)).await;
         }
     };
     soon(in_flight).await;
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    signal(&child, "-TERM");
     let (end, status) = ended(child, lines);
     writing.await.unwrap().unwrap();
     assert_eq!((status, &end["complete"]), (Some(0), &true.into()), "{end}");
-    assert!(disk.holds(0, &data));
-    assert_eq!(server.with(|target| target.functions_carried_out()), 0);
+    assert!(rig.disk.holds(0, &data));
+    assert_eq!(rig.server.with(|target| target.functions_carried_out()), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_lost_is_said_at_the_end_if_no_client_was_told() {
     for is_told in [false, true] {
-        let (server, _disk, url) = target().await;
+        let rig = target().await;
         let socket = socket(if is_told { "told" } else { "untold" });
-        let (child, lines, _) = started(&url, &socket, &[]);
+        let (child, lines, _) = started(&rig.url(), &socket, &[]);
         let fault = Fault::write_error(0..u64::MAX).times(1);
-        server.with(|target| target.config_mut().faults.push(fault));
+        rig.server.with(|target| target.config_mut().faults.push(fault));
         let client = client(&socket).await;
         client.write_at(0, vec![Bytes::from(vec![7; 4096])]).await.unwrap();
         if is_told {
             client.flush().await.unwrap_err();
         }
         drop(client);
-        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        signal(&child, "-TERM");
         let (end, status) = ended(child, lines);
         assert_eq!(
             (status, &end["complete"]),
@@ -105,22 +103,23 @@ async fn what_is_lost_is_said_at_the_end_if_no_client_was_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_ends_with_its_last_client_if_it_is_told_to() {
-    let (_server, disk, url) = target().await;
+    let rig = target().await;
     let socket = socket("last");
-    let (child, lines, _) = started(&url, &socket, &["--until-last", "--read-only"]);
+    let (child, lines, _) = started(&rig.url(), &socket, &["--until-last", "--read-only"]);
     let client = client(&socket).await;
     assert!(client.limits().is_read_only);
     client.write_at(0, vec![Bytes::from_static(b"x")]).await.unwrap_err();
     drop(client);
     let (end, status) = ended(child, lines);
     assert_eq!((status, &end["bytes_written"]), (Some(0), &0.into()));
-    assert_eq!(disk.mapped_blocks(), 0);
+    assert_eq!(rig.disk.mapped_blocks(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_served_is_said_in_one_line() {
-    let (_server, _disk, url) = target().await;
+    let rig = target().await;
     let at = format!("unix:{}", socket("refused").display());
+    let url = rig.url();
     let half = url.rsplit_once('/').unwrap().0.to_owned();
     let absent = format!("{half}/9");
     for (arguments, status, part) in [
@@ -132,7 +131,7 @@ async fn what_cannot_be_served_is_said_in_one_line() {
         (&["http://host/", "--listen", &at], 1, "iscsi"),
     ] {
         let output = program(arguments).output().unwrap();
-        let said = complaint(&output);
+        let said = stderr(&output);
         assert_eq!(output.status.code(), Some(status), "{said}");
         assert!(said.contains(part) && said.lines().count() == 1, "{arguments:?}: {said}");
     }
@@ -140,18 +139,18 @@ async fn what_cannot_be_served_is_said_in_one_line() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_server_at_a_socket_is_refused_and_the_first_goes_on() {
-    let (_server, _disk, url) = target().await;
+    let rig = target().await;
     let socket = socket("second");
-    let (mut child, _lines, _) = started(&url, &socket, &[]);
+    let (mut child, _lines, _) = started(&rig.url(), &socket, &[]);
     let output =
-        program(&[&url, "--listen", &format!("unix:{}", socket.display())]).output().unwrap();
+        program(&[&rig.url(), "--listen", &format!("unix:{}", socket.display())]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint(&output).contains("another process listens there"), "{}", complaint(&output));
+    assert!(stderr(&output).contains("another process listens there"), "{}", stderr(&output));
     client(&socket).await.read_at(0, 512).await.unwrap();
     // The next server replaces the socket file that a killed server has left.
     child.kill().unwrap();
     child.wait().unwrap();
-    let (mut child, _lines, _) = started(&url, &socket, &[]);
+    let (mut child, _lines, _) = started(&rig.url(), &socket, &[]);
     client(&socket).await.read_at(0, 512).await.unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -161,9 +160,9 @@ async fn a_second_server_at_a_socket_is_refused_and_the_first_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_comes_from_a_file_that_others_should_not_read() {
     let chap = Chap::new("me", "hunter2hunter2");
-    let (server, _disk, url) = target_with(|config| config.chap = Some(chap)).await;
+    let rig = target_with(|config| config.chap = Some(chap)).await;
     let (socket, path) = (socket("password"), socket("password-file"));
-    let mine = url.replace("iscsi://", "iscsi://me@");
+    let mine = rig.url().replace("iscsi://", "iscsi://me@");
     let file = |content: &str, mode| {
         fs::write(&path, content).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
@@ -173,7 +172,7 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
     let (mut child, lines, _) = started(&mine, &socket, &["--password-file", good]);
     client(&socket).await.read_at(0, 512).await.unwrap();
     let mut said = child.stderr.take().unwrap();
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    signal(&child, "-TERM");
     assert_eq!(ended(child, lines).1, Some(0));
     let mut warning = String::new();
     said.read_to_string(&mut warning).unwrap();
@@ -183,12 +182,12 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
     let refused = |url: &str, path: &str, status, part| {
         let arguments = [url, "--listen", &listen, "--password-file", path];
         let output = program(&arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(status), "{}", complaint(&output));
-        assert!(complaint(&output).contains(part), "{}", complaint(&output));
+        assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
     };
     refused(&mine, file("hunter3hunter3", 0o600), 1, "password");
     refused(&mine, file("\n", 0o600), 1, "holds no password");
-    refused(&url, file("hunter2hunter2", 0o600), 2, "--password-file needs a user");
+    refused(&rig.url(), file("hunter2hunter2", 0o600), 2, "--password-file needs a user");
     let both = [
         &*mine,
         "--listen",
@@ -199,21 +198,21 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
         path.to_str().unwrap(),
     ];
     let output = program(&both).output().unwrap();
-    assert!(complaint(&output).contains("same secret"), "{}", complaint(&output));
+    assert!(stderr(&output).contains("same secret"), "{}", stderr(&output));
     fs::remove_file(&path).unwrap();
     refused(&mine, path.to_str().unwrap(), 1, "check the path");
-    assert_eq!(server.with(|target| target.sessions()), 0);
+    assert_eq!(rig.server.with(|target| target.sessions()), 0);
 }
 
 /// The server notices the change even while all clients are idle, because it polls the unit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_has_grown_is_told_in_the_log() {
-    let (server, disk, url) = target().await;
+    let rig = target().await;
     let socket = socket("resize");
-    let (mut child, lines, _) = started(&format!("{url}?poll=1"), &socket, &[]);
+    let (mut child, lines, _) = started(&format!("{}?poll=1", rig.url()), &socket, &[]);
     let idle = client(&socket).await;
     let mut said = BufReader::new(child.stderr.take().unwrap());
-    disk.resize(16_384);
+    rig.disk.resize(16_384);
     let line = tokio::task::spawn_blocking(move || {
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
@@ -222,33 +221,33 @@ async fn a_unit_that_has_grown_is_told_in_the_log() {
     let (line, _said) = timeout(Duration::from_secs(60), line).await.unwrap().unwrap();
     assert!(line.contains("a unit had 4 MiB and has 8 MiB now"), "{line}");
     drop(idle);
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    signal(&child, "-TERM");
     assert_eq!(ended(child, lines).1, Some(0));
-    assert_eq!(server.with(|target| target.sessions()), 0);
+    assert_eq!(rig.server.with(|target| target.sessions()), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_has_as_many_sessions_as_it_is_told_to() {
-    let (server, _disk, url) = target().await;
+    let rig = target().await;
     let socket = socket("sessions");
-    let (child, lines, _) = started(&url, &socket, &["--sessions", "3"]);
+    let (child, lines, _) = started(&rig.url(), &socket, &["--sessions", "3"]);
     let client = client(&socket).await;
     let all_there = async {
-        while server.with(|target| target.sessions()) < 3 {
+        while rig.server.with(|target| target.sessions()) < 3 {
             client.read_at(0, 4096).await.unwrap();
             sleep(Duration::from_millis(5)).await;
         }
     };
     timeout(Duration::from_secs(60), all_there).await.unwrap();
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    signal(&child, "-TERM");
     assert_eq!(ended(child, lines).1, Some(0));
-    assert_eq!(server.with(|target| target.sessions()), 0);
+    assert_eq!(rig.server.with(|target| target.sessions()), 0);
 }
 
 /// The permissions and the group of the socket are those of the options, whatever the umask is.
 #[tokio::test(flavor = "multi_thread")]
 async fn others_may_connect_where_that_is_said() {
-    let (_server, _disk, url) = target().await;
+    let rig = target().await;
     let own = fs::metadata("/proc/self").unwrap().gid();
     let group = own.to_string();
     for (further, mode) in [
@@ -257,7 +256,7 @@ async fn others_may_connect_where_that_is_said() {
         (&["--socket-mode", "0666"], 0o666),
     ] {
         let socket = socket("access");
-        let (mut child, ..) = started(&url, &socket, further);
+        let (mut child, ..) = started(&rig.url(), &socket, further);
         let file = fs::metadata(&socket).unwrap();
         assert_eq!((file.permissions().mode() & 0o7777, file.gid()), (mode, own), "{further:?}");
         child.kill().unwrap();
@@ -268,7 +267,7 @@ async fn others_may_connect_where_that_is_said() {
         ("--socket-mode", "4755", "write three octal digits"),
         ("--socket-group", "no-such-group", "this host has no such group"),
     ] {
-        let output = program(&[&url, "--listen", "tcp:127.0.0.1:0", option, value]).output();
+        let output = program(&[&rig.url(), "--listen", "tcp:127.0.0.1:0", option, value]).output();
         let output = output.unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains(part), "{output:?}");
@@ -279,11 +278,11 @@ async fn others_may_connect_where_that_is_said() {
 /// listening socket. The server refuses that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_is_no_socket_that_listens() {
-    let (_server, _disk, url) = target().await;
+    let rig = target().await;
     let (_client, connection) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut command = Command::new("sh");
     let line = "exec 3<&0; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$1\"";
-    command.args(["-c", line, env!("CARGO_BIN_EXE_block-serve"), &url]);
+    command.args(["-c", line, env!("CARGO_BIN_EXE_block-serve"), &rig.url()]);
     command.stdin(OwnedFd::from(connection));
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -297,14 +296,14 @@ async fn a_connection_is_no_socket_that_listens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_ask_for_nothing_hold_no_memory() {
     const ALL: u32 = 32 << 20;
-    let (_server, _disk, url) = target_with(|config| {
+    let rig = target_with(|config| {
         let big = RamDisk::new(512, 2 * u64::from(ALL) / 512);
         config.units.values_mut().for_each(|unit| unit.disk = big.clone());
     })
     .await;
     let socket = socket("idle");
     let further = ["--memory", "128M", "--sessions", "1", "--max-clients", "3001"];
-    let (child, lines, _) = started(&url, &socket, &further);
+    let (child, lines, _) = started(&rig.url(), &socket, &further);
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
     let count = usize::try_from(hard).unwrap_or(usize::MAX).saturating_sub(200).min(3000);
@@ -319,7 +318,7 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
         assert_eq!(client.read(0, ALL).await, Ok(vec![5; ALL as usize]));
     }
     drop((client, idle));
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    signal(&child, "-TERM");
     let (end, status) = ended(child, lines);
     assert_eq!(
         (status, &end["clients"], &end["requests_failed"]),
@@ -331,12 +330,12 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
 /// disconnects. Meanwhile a lost session can still be reconnected.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_leave_the_sessions_their_files() {
-    let (server, _disk, url) = target_with(|_| ()).await;
+    let rig = target_with(|_| ()).await;
     let socket = socket("files");
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 160 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_block-serve")]);
     let listen = format!("unix:{}", socket.display());
-    command.args([&*url, "--listen", &listen, "--json", "--sessions", "1"]);
+    command.args([&rig.url(), "--listen", &listen, "--json", "--sessions", "1"]);
     command.args(["--max-clients", "65"]);
     let (mut child, lines, _) = ready(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let mut clients = Vec::new();
@@ -348,7 +347,7 @@ async fn clients_leave_the_sessions_their_files() {
         let error = soon(NbdDevice::open(&uri)).await.unwrap_err();
         assert!(error.to_string().contains("--max-clients"), "{error}");
     }
-    server.with(Target::drop_connections);
+    rig.server.with(Target::drop_connections);
     assert_eq!(clients[63].write(0, 0, &[7; 512]).await, 0);
     drop(clients);
     let next = soon(async {
@@ -362,7 +361,7 @@ async fn clients_leave_the_sessions_their_files() {
     assert_eq!(soon(next.read_at(0, 512)).await.unwrap(), vec![7; 512]);
     drop(next);
     let mut said = child.stderr.take().unwrap();
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    signal(&child, "-TERM");
     assert_eq!(ended(child, lines).1, Some(0));
     let mut told = String::new();
     said.read_to_string(&mut told).unwrap();
@@ -375,17 +374,18 @@ async fn clients_leave_the_sessions_their_files() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_is_served_as_one_device() {
     const CHUNK: usize = 64 << 10;
-    let (_one, first, one_url) =
-        target_with(|config| identify(config, "0001", 0x3000_0000_0000_0001)).await;
-    let (two, second, two_url) =
-        target_with(|config| identify(config, "0002", 0x3000_0000_0000_0002)).await;
+    let first = target_with(|config| identify(config, "0001", 0x3000_0000_0000_0001)).await;
+    let second = target_with(|config| identify(config, "0002", 0x3000_0000_0000_0002)).await;
     let member = |url: &str, number: u32| {
         format!(
             "[[member]]\nurl = {url:?}\nname = \"naa.300000000000000{number}\"\ncapacity = 4194304\n"
         )
     };
-    let text =
-        format!("version = 1\nchunk = {CHUNK}\n{}{}", member(&one_url, 1), member(&two_url, 2));
+    let text = format!(
+        "version = 1\nchunk = {CHUNK}\n{}{}",
+        member(&first.url(), 1),
+        member(&second.url(), 2)
+    );
     let file = socket("volume.toml");
     fs::write(&file, text).unwrap();
     let place = format!("volume:{}", file.display());
@@ -399,19 +399,19 @@ async fn a_volume_is_served_as_one_device() {
     let data: Vec<_> = (0..CHUNK * 4).map(|at| (at / 97 % 251).to_le_bytes()[0]).collect();
     client.write_at(0, vec![data.clone().into()]).await.unwrap();
     assert_eq!(client.read_at(0, data.len()).await.unwrap(), data);
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    signal(&child, "-TERM");
     let (end, status) = ended(child, lines);
     assert_eq!((status, &end["complete"]), (Some(0), &true.into()));
     for (number, chunk) in data.chunks(CHUNK).enumerate() {
-        let disk = if number % 2 == 0 { &first } else { &second };
+        let disk = if number % 2 == 0 { &first.disk } else { &second.disk };
         assert!(disk.holds((number / 2 * CHUNK) as u64, chunk), "chunk {number}");
     }
     // Replaces the second unit by another one.
-    two.with(|target| identify(target.config_mut(), "0003", 0x3000_0000_0000_0003));
+    second.server.with(|target| identify(target.config_mut(), "0003", 0x3000_0000_0000_0003));
     let listen = format!("unix:{}", socket.display());
     let output = program(&[&place, "--listen", &listen]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = complaint(&output);
+    let said = stderr(&output);
     assert!(
         said.contains("member 1 (naa.3000000000000002) is the unit naa.3000000000000003"),
         "{said}"

@@ -144,8 +144,8 @@ async fn a_client_that_comes_back_is_told_of_a_loss_once_more_unless_it_had_said
 async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
     const GREEDY: usize = 8;
     const REQUEST: u32 = 4 << 20;
-    /// Bytes of memory that all clients share. Of the rest, 32 MiB are for the request with the turn, and a
-    /// quarter is for short requests.
+    /// Bytes of memory that all clients share. The rest is 32 MiB for one long request at a time, and a quarter
+    /// of the memory for short requests.
     const SHARED: u64 = HELD as u64 / 2;
     /// Bytes of replies that may be in the buffers of a connection and its socket.
     const SENT: u64 = 1 << 20;
@@ -192,8 +192,8 @@ async fn clients_that_go_in_the_middle_of_a_write_leave_the_memory_to_others() {
     assert!(rig.disk.holds(0, &bytes(2, LEN)), "nothing of a write that did not come");
 }
 
-/// Slow clients hold at most as much memory as they have sent data, and none that is reserved for other
-/// clients.
+/// A slow client holds memory for 256 KiB, or for twice the data that it has sent. It holds no memory that is
+/// reserved for other clients.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_trickle_their_data_hold_up_no_other() {
     const LONG: u32 = 32 << 20;
@@ -202,8 +202,8 @@ async fn clients_that_trickle_their_data_hold_up_no_other() {
     for at in 0..32 {
         let mut client = raw(&rig).await;
         client.send(0, kind::WRITE, 0, LONG).await;
-        // The first clients send more: one of them has the turn, and the others hold parts of the shared
-        // memory.
+        // The first clients send more data: one of them gets the memory for the longest request (the turn), and
+        // the others hold parts of the shared memory.
         let sent = if at < 8 { 3 << 20 } else { 1 };
         let mut left = &vec![1; sent][..];
         // Bytes that the server has not read yet stay in the socket.
@@ -219,7 +219,7 @@ async fn clients_that_trickle_their_data_hold_up_no_other() {
     assert_eq!(client.read(0, 4096).await, Ok(vec![0; 4096]));
     assert_eq!(client.write(FUA, 0, &bytes(3, 4096)).await, 0);
     assert_eq!(client.read(0, 4096).await, Ok(bytes(3, 4096).to_vec()));
-    // When the request with the turn has ended, another long request gets the turn.
+    // When the slow clients have disconnected, another request gets the memory for the longest request.
     drop(slow);
     assert_eq!(client.write(FUA, 0, &bytes(2, LONG as usize)).await, 0);
 }

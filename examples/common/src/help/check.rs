@@ -99,8 +99,8 @@ fn faults_of(command: &Command, faults: &mut Vec<String>) {
             ));
         }
     }
-    // The help is rendered without wrapping, so that a text for which one line is too short makes that line too
-    // long.
+    // The help is rendered without wrapping: a text that does not fit in one line then makes its line too long,
+    // which is a fault.
     let mut whole = command.clone().term_width(0);
     let brief = short(whole.clone()).render_help().to_string();
     for line in brief.lines().filter(|line| line.chars().count() > COLUMNS) {

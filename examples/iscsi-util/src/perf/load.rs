@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
+use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::{Disk, Error as InitiatorError};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -98,7 +99,7 @@ impl Load {
         match stop.hurry(all).await {
             Some(result) => result,
             None if write => Err(Error::Abandoned("writes")),
-            None => Err(Error::Interrupted),
+            None => Err(ProgramError::Interrupted.into()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use iscsi_testkit::config::Chap;
 use tokio::net::TcpListener;
 
-use crate::support::{MIB, Rig, TARGET, iscsi_util, object, refuses, stderr, stdout};
+use crate::support::{BLOCK, MIB, Rig, TARGET, iscsi_util, object, refuses, stderr, stdout};
 
 /// Each command, with its mandatory options.
 const ALL: [&[&str]; 9] = [
@@ -36,7 +36,7 @@ async fn a_target_that_is_down() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_refuses_logins_for_now_is_waited_for_if_that_is_asked_for() {
     for subcommand in [&["discover"][..], &["ping", "--count", "1"], &["capacity"]] {
-        let rig = Rig::start_with(MIB, |config| {
+        let rig = Rig::start_with(BLOCK, MIB, |config| {
             (config.login.refuse, config.login.refuse_times) = (Some((3, 1)), 4);
         })
         .await;
@@ -50,7 +50,7 @@ async fn a_target_that_refuses_logins_for_now_is_waited_for_if_that_is_asked_for
 
 #[tokio::test(flavor = "multi_thread")]
 async fn targets_and_units_that_do_not_exist() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let (other, none) =
         (rig.at("/iqn.2026-01.org.example:other/0"), rig.at(&format!("/{TARGET}/7")));
     let unnamed = rig.at(&format!("/{TARGET}"));
@@ -68,7 +68,7 @@ async fn targets_and_units_that_do_not_exist() {
             refuses(&[subcommand, &[&unnamed]].concat(), 1, "caller", &parts);
         }
     }
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn command_lines() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ranges_and_sizes_beyond_the_unit() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let url = rig.url();
     for (arguments, part) in [
         (&["extents", &url, "--offset", "2M"][..], "--offset 2 MiB leaves nothing of it"),
@@ -139,19 +139,19 @@ async fn ranges_and_sizes_beyond_the_unit() {
     size("2M", "the unit holds 1 MiB; choose a smaller --size");
     size("513", "the unit has blocks of 512 bytes");
     size("64M", "32 requests of 64 MiB are more than 1 GiB");
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_that_the_unit_does_not_have() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let parts = ["the unit refuses VPD page c5: INQUIRY failed", "inquiry URL --page 0 lists"];
     refuses(&["inquiry", &rig.url(), "--page", "c5"], 1, "target", &parts);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password() {
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         config.chap = Some(Chap::new("me", "the right hunter"));
     })
     .await;
@@ -167,7 +167,7 @@ async fn a_wrong_password() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_is_gone() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let mut command = crate::support::program(&["capacity", &rig.url()]);
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let output = command.stdout(full).output().unwrap();

@@ -30,7 +30,7 @@ async fn no_text_of_a_target_is_obeyed() {
         ] {
             for json in [&[][..], &["--json"]] {
                 let mut command = program(&[subcommand, json].concat());
-                // With all log lines enabled, which contain the target's responses.
+                // All log lines are enabled, because they contain the target's responses.
                 let output = command.env("RUST_LOG", "trace").output().unwrap();
                 for stream in [&output.stdout, &output.stderr] {
                     assert_eq!(obeyed(stream), None, "{place}: {subcommand:?} {json:?}");

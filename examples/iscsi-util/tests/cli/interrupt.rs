@@ -1,39 +1,17 @@
 //! Tests of commands that end early because of a signal.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
 use iscsi_testkit::fault::Fault;
 use iscsi_testkit::scsi::Access;
 use tokio::net::TcpListener;
-use tokio::time::{sleep, timeout};
 
-use crate::support::{MIB, Rig, TARGET, object, program, stderr, stdout};
-
-/// Sends a signal to a program that this test has started.
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-}
+use crate::support::{BLOCK, MIB, Rig, TARGET, object, program, signal, stderr, stdout, until};
 
 fn start(arguments: &[&str]) -> Child {
     program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// Waits until `holds` returns true. Fails if the program ends before that.
-async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
-    let held = timeout(Duration::from_secs(60), async {
-        while !holds() {
-            assert!(child.try_wait().unwrap().is_none(), "the program ended early");
-            sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
-    if held.is_err() {
-        child.kill().unwrap();
-        panic!("the program does not do what was waited for");
-    }
 }
 
 /// Checks that the program was interrupted, and returns its JSON object.
@@ -47,7 +25,7 @@ fn was_interrupted(output: &Output) -> serde_json::Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pings_are_told_up_to_the_interrupt() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let mut child =
         start(&["ping", &rig.url(), "--count", "1000000", "--interval", "3600", "--json"]);
     let mut errors = BufReader::new(child.stderr.take().unwrap());
@@ -57,12 +35,12 @@ async fn pings_are_told_up_to_the_interrupt() {
     signal(&child, "-INT");
     let object = was_interrupted(&child.wait_with_output().unwrap());
     assert_eq!(object["answers"], 1);
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 /// Runs a load, interrupts it after it has begun, and checks the result.
 async fn load(options: &[&str], codes: [u8; 2], name: &str) {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let url = rig.url();
     let arguments =
         [&["perf", &url, "--seconds", "3600", "--depth", "1", "--json"], options].concat();
@@ -71,7 +49,7 @@ async fn load(options: &[&str], codes: [u8; 2], name: &str) {
     signal(&child, name);
     let object = was_interrupted(&child.wait_with_output().unwrap());
     assert!(object["requests"].as_u64().unwrap() > 0, "{object}");
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,7 +74,7 @@ async fn before_there_is_a_session_there_is_nothing_to_tell() {
     let url = format!("iscsi://{portal}/{TARGET}/0");
     for subcommand in ["discover", "luns", "inquiry", "capacity", "extents", "ping", "perf"] {
         let child = start(&[subcommand, &url]);
-        // The program waits for a response after this.
+        // After its connection is accepted, the program waits for a response.
         let connection = listener.accept().await.unwrap();
         signal(&child, "-INT");
         let output = child.wait_with_output().unwrap();
@@ -111,7 +89,7 @@ async fn before_there_is_a_session_there_is_nothing_to_tell() {
 async fn without_an_answer(arguments: &[&str], access: Access, codes: [u8; 2], error: &str) {
     let hour = Duration::from_secs(3600);
     let late = Fault::delay(.., hour).on_access(access);
-    let rig = Rig::start_with(MIB, |config| config.faults = vec![late]).await;
+    let rig = Rig::start_with(BLOCK, MIB, |config| config.faults = vec![late]).await;
     let url = rig.url();
     let mut child = start(&[&arguments[..1], &[&url, "--json"], &arguments[1..]].concat());
     until(&mut child, || codes.iter().any(|code| rig.seen(*code) > 0)).await;

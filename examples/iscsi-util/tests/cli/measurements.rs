@@ -3,13 +3,13 @@
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
 
-use crate::support::{MIB, Rig, TARGET, iscsi_util, json_of, object, stderr, text_of};
+use crate::support::{BLOCK, MIB, Rig, TARGET, iscsi_util, json_of, object, stderr, text_of};
 
 const READS: [u8; 2] = [0x28, 0x88];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pings_are_counted_and_told_in_order() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let url = rig.at(&format!("/{TARGET}"));
     let object = json_of(&["ping", &url, "--count", "5", "--interval", "0"]);
     assert_eq!((&object["answers"], object["pings_ms"].as_array().unwrap().len()), (&5.into(), 5));
@@ -23,13 +23,13 @@ async fn pings_are_counted_and_told_in_order() {
     let quiet = ["ping", &url, "--count", "2", "--interval", "0", "--quiet"];
     assert_eq!(stderr(&iscsi_util(&quiet)), "");
     assert!(text_of(&quiet).starts_with("2 answers, min "));
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 /// If the session is lost, the report has the round trips that were measured before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_lost_ends_the_pings() {
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         config.faults = vec![Fault::receiving(Opcode::NopOut, 2, Effect::Close)];
     })
     .await;
@@ -41,7 +41,7 @@ async fn a_session_that_is_lost_ends_the_pings() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_are_counted_as_the_target_counts_them() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let options = ["--seconds", "1", "--depth", "4", "--size", "64k"];
     let object = json_of(&[&["perf", &rig.url()][..], &options].concat());
     let number = |name: &str| object[name].as_u64().unwrap();
@@ -59,12 +59,12 @@ async fn reads_are_counted_as_the_target_counts_them() {
     let latency = |name: &str| object["latency_ms"][name].as_f64().unwrap();
     let latencies = ["min", "p50", "p90", "p99", "p99_9", "max"].map(latency);
     assert!(latencies[0] > 0.0 && latencies.is_sorted(), "{latencies:?}");
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_reads_take_as_many_sessions_as_they_are_told() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let options = ["--seconds", "1", "--random", "--sessions", "3"];
     let text = text_of(&[&["perf", &rig.url()][..], &options].concat());
     assert!(
@@ -72,13 +72,13 @@ async fn random_reads_take_as_many_sessions_as_they_are_told() {
         "{text}"
     );
     assert!(text.contains("Mbit/s\nlatency   min "), "{text}");
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 /// If a read fails, the report has the measurements made before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_fails_ends_the_load() {
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         config.faults = vec![Fault::medium_error(1024..1032)];
     })
     .await;
@@ -89,5 +89,5 @@ async fn a_read_that_fails_ends_the_load() {
     assert_eq!((&object["complete"], &object["kind"]), (&false.into(), &"target".into()));
     assert!(object["error"].as_str().unwrap().contains("READ (16) failed"), "{object}");
     assert_eq!(object["bytes"], MIB / 2);
-    rig.assert_clean();
+    rig.assert_logged_out();
 }

@@ -3,7 +3,7 @@
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, TargetPort};
 use serde_json::Value;
 
-use crate::support::{MIB, Rig, json_of, refuses, text_of};
+use crate::support::{BLOCK, MIB, Rig, json_of, refuses, text_of};
 
 /// Starts a unit of an array with three ports. The session uses port 1, in the preferred group 1. Ports 2 and 3
 /// are in standby.
@@ -11,7 +11,7 @@ async fn start() -> (Rig, PortGroups) {
     let standby = PortGroup::new(2, [2, 3]).with_state(AccessState::Standby);
     let groups = PortGroups::new([PortGroup::new(1, [1]).preferred(), standby]);
     let port = TargetPort::new(groups.clone(), 1);
-    let rig = Rig::start_with(MIB, |config| *config = config.clone().with_port(port)).await;
+    let rig = Rig::start_with(BLOCK, MIB, |config| *config = config.clone().with_port(port)).await;
     (rig, groups)
 }
 
@@ -33,7 +33,7 @@ async fn groups_and_the_port_of_the_session() {
     let standby = &object["groups"][1];
     assert_eq!((&standby["state"], &standby["preferred"]), (&"standby".into(), &false.into()));
     assert_eq!(standby["ports"], Value::Array(vec![2.into(), 3.into()]));
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,12 +52,12 @@ async fn a_group_gets_another_state() {
     groups.set_support(1);
     let parts = ["SET TARGET PORT GROUPS failed", "INVALID COMMAND OPERATION CODE"];
     refuses(&["set-port-group", &url, "2", "standby", "--yes"], 1, "target", &parts);
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn units_that_tell_nothing() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let text = text_of(&["port-groups", &rig.url()]);
     assert_eq!(text, "the unit has no target port groups: all ways to it are alike\n");
     let object = json_of(&["port-groups", &rig.url()]);

@@ -21,7 +21,7 @@ const OTHER: &str = "iqn.2026-01.org.example:other";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn targets_are_listed_with_their_portals() {
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         let portal = |name: &str, addresses: &[&str]| Portal {
             name: name.to_owned(),
             addresses: addresses.iter().copied().map(str::to_owned).collect(),
@@ -56,19 +56,19 @@ async fn targets_are_listed_with_their_portals() {
         ], "urls": [format!("iscsi://storage.example:3260/{OTHER}")] },
     ]);
     assert_eq!(object["targets"], expected);
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_portal_without_targets_says_so() {
-    let rig = Rig::start_with(MIB, |config| config.discovery.nothing = true).await;
+    let rig = Rig::start_with(BLOCK, MIB, |config| config.discovery.nothing = true).await;
     assert_eq!(text_of(&["discover", &rig.at("")]), "no targets\n");
     assert_eq!(json_of(&["discover", &rig.at("")])["targets"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn units_are_listed_with_what_they_are() {
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         let mut unit = Unit::new(RamDisk::new(4096, 512));
         unit.product = "other disk".to_owned();
         config.units.insert(300, unit);
@@ -90,14 +90,14 @@ async fn units_are_listed_with_what_they_are() {
     assert_eq!(units[1]["address"], "412c000000000000");
     assert_eq!((&units[0]["vendor"], &units[0]["type"]), (&"TESTKIT".into(), &"disk".into()));
     assert_eq!((&units[0]["block_size_bytes"], &units[0]["error"]), (&BLOCK.into(), &Value::Null));
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 /// All commands find a unit by the number that `luns` lists, whatever format of LUNs the target uses.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_is_found_by_its_number() {
     for (form, number) in [(LunForm::AllFlat, 1), (LunForm::Bus, 300)] {
-        let rig = Rig::start_with(MIB, |config| {
+        let rig = Rig::start_with(BLOCK, MIB, |config| {
             let unit = config.units.remove(&0).unwrap();
             config.units.insert(number, unit);
             config.lun_form = form;
@@ -121,7 +121,7 @@ async fn a_unit_is_found_by_its_number() {
         for command in ["capacity", "inquiry", "reservations", "port-groups"] {
             refuses(&[command, &missing], 1, "caller", &[&told]);
         }
-        rig.assert_clean();
+        rig.assert_logged_out();
     }
 }
 
@@ -130,7 +130,7 @@ async fn a_unit_is_found_by_its_number() {
 async fn what_is_wrong_with_a_unit_stands_beside_it() {
     const READ_CAPACITY_10: u8 = 0x25;
     const SERVICE_ACTION_IN_16: u8 = 0x9e;
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         let mut unit = Unit::new(RamDisk::new(BLOCK, 8));
         unit.behavior.refused = vec![READ_CAPACITY_10, SERVICE_ACTION_IN_16];
         config.units.insert(1, unit);
@@ -148,8 +148,9 @@ async fn what_is_wrong_with_a_unit_stands_beside_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_are_decoded() {
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         let unit = config.units.get_mut(&0).unwrap();
+        unit.serial = "0001".to_owned();
         unit.max_transfer_blocks = 2048;
         let naa = [1, 3, 0, 8, 0x30, 0, 0, 0, 0, 0, 0, 1];
         let port = [1, 0x14, 0, 4, 0, 0, 0, 1];
@@ -181,12 +182,12 @@ async fn pages_are_decoded() {
     assert_eq!(field("B0", "maximum_transfer_length"), 2048);
     assert!(field("b1", "medium_rotation_rate").is_number());
     assert_eq!(field("b2", "unmap"), true);
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_pages_are_those_that_the_unit_lists() {
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         config.units.get_mut(&0).unwrap().behavior.refused_pages = vec![0xb1];
     })
     .await;
@@ -209,7 +210,7 @@ async fn all_pages_are_those_that_the_unit_lists() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_capacity_is_told() {
-    let rig = Rig::start_with(3 * MIB, |config| {
+    let rig = Rig::start_with(BLOCK, 3 * MIB, |config| {
         config.units.get_mut(&0).unwrap().physical_block_exponent = 3;
     })
     .await;
@@ -225,12 +226,12 @@ async fn the_capacity_is_told() {
         (&object["provisioning"], &object["write_protected"]),
         (&"thin".into(), &false.into())
     );
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn extents_are_told_without_a_gap() {
-    let rig = Rig::start(8 * MIB).await;
+    let rig = Rig::start(BLOCK, 8 * MIB).await;
     rig.disk.write(MIB, &[7; 1 << 20]);
     let object = json_of(&["extents", &rig.url()]);
     let expected = json!([
@@ -247,14 +248,14 @@ async fn extents_are_told_without_a_gap() {
         "1572864  524288  data\n2097152  524288  deallocated\n\
          total: 512 KiB data, 512 KiB deallocated\n"
     );
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 /// If there are more extents than requested, the first ones are printed, with the offset at which the rest
 /// begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn more_extents_than_are_asked_for_are_no_whole_answer() {
-    let rig = Rig::start(8 * MIB).await;
+    let rig = Rig::start(BLOCK, 8 * MIB).await;
     rig.disk.write(MIB, &[7; 1 << 20]);
     let output = program(&["extents", &rig.url(), "--max", "2", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -280,7 +281,8 @@ async fn more_extents_than_are_asked_for_are_no_whole_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_does_not_tell_its_extents_is_all_data() {
-    let rig = Rig::start_with(MIB, |config| config.units.get_mut(&0).unwrap().thin = false).await;
+    let rig =
+        Rig::start_with(BLOCK, MIB, |config| config.units.get_mut(&0).unwrap().thin = false).await;
     let text = text_of(&["extents", &rig.url()]);
     assert_eq!(
         text,
@@ -291,7 +293,7 @@ async fn a_unit_that_does_not_tell_its_extents_is_all_data() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_comes_from_the_environment() {
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         config.chap = Some(Chap::new("me", "the right hunter"));
     })
     .await;
@@ -301,11 +303,12 @@ async fn a_password_comes_from_the_environment() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-/// Tests one command of each kind: with a session, a disk, a discovery session, and a volume.
+/// Commands take passwords from files. There is a command of each kind: with a session, a disk, a discovery
+/// session, and a volume.
 #[tokio::test(flavor = "multi_thread")]
 async fn passwords_come_from_files() {
     let rig = async || {
-        Rig::start_with(MIB, |config| {
+        Rig::start_with(BLOCK, MIB, |config| {
             let mut chap = Chap::new("me", "the right hunter").mutual("you", "the other hunter");
             chap.discovery = true;
             config.chap = Some(chap);
@@ -346,10 +349,11 @@ async fn passwords_come_from_files() {
     [own, of_target].iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
-/// A target's password that is not UTF-8 is still required of the target.
+/// If the target's password in the environment is not UTF-8, the target must prove that it knows the password
+/// nevertheless.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_of_the_target_is_any_bytes_in_the_environment() {
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         config.chap = Some(Chap::new("me", "the right hunter"));
     })
     .await;
@@ -372,7 +376,7 @@ async fn redirected() -> (Rig, Server) {
     );
     let to = to.await.unwrap();
     let address = to.address().to_string();
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         config.login.redirect =
             Some(Redirect { address, permanent: false, after_authentication: false });
     })
@@ -391,7 +395,7 @@ async fn the_portals_of_the_sessions_are_told() {
         assert_eq!(object["portals"], there, "{subcommand:?}");
     }
     assert_eq!(json_of(&["discover", &rig.at("?redirects=any")])["portals"], json!([]));
-    let plain = Rig::start(MIB).await;
+    let plain = Rig::start(BLOCK, MIB).await;
     let portal = plain.server.address().to_string();
     assert_eq!(json_of(&["luns", &plain.url()])["portals"], json!([portal]));
     let parts = ["127.0.0.1", &to.address().to_string(), "redirects=any"];

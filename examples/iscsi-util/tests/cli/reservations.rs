@@ -3,7 +3,7 @@
 use iscsi_testkit::scsi::Reservations;
 use serde_json::Value;
 
-use crate::support::{MIB, Rig, iscsi_util, json_of, refuses, stderr, text_of};
+use crate::support::{BLOCK, MIB, Rig, iscsi_util, json_of, refuses, stderr, text_of};
 
 const NAME: [&str; 2] = ["--initiator-name", "iqn.2026-01.org.example:host"];
 const KEY: &str = "0x000000000000000a";
@@ -19,7 +19,7 @@ fn agreed<'a>(command: &'a str, url: &'a str, options: &[&'a str]) -> Vec<&'a st
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_is_reserved_and_given_back() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let (url, reservations) = (rig.url(), reservations(&rig));
     let object = json_of(&["reservations", &url]);
     assert_eq!((&object["reservation"], &object["generation"]), (&Value::Null, &0.into()));
@@ -59,12 +59,12 @@ async fn a_unit_is_reserved_and_given_back() {
     let end = [&["register", &url, "--key", "0x0", "--yes"], &NAME[..]].concat();
     assert_eq!(text_of(&end), "no longer registered\n");
     assert!(reservations.keys().is_empty());
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn others_are_fenced_off() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let (url, reservations) = (rig.url(), reservations(&rig));
     reservations.register_by_another(0xb);
     assert!(reservations.reserve_by_another(1));
@@ -81,12 +81,12 @@ async fn others_are_fenced_off() {
     let text = text_of(&agreed("clear", &url, &[]));
     assert_eq!(text, "no reservation and no registration is left\n");
     assert_eq!((reservations.keys().len(), reservations.holder()), (0, None));
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_isid_is_another_initiator_port() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let (url, reservations) = (rig.url(), reservations(&rig));
     text_of(&agreed("register", &url, &[]));
     text_of(&agreed("register", &url, &["--isid", "0a1b2c"]));
@@ -96,7 +96,7 @@ async fn another_isid_is_another_initiator_port() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_consent_no_access_changes() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let (url, consent) = (rig.url(), ["which initiators may use the unit", "--yes"]);
     let kind = ["--type", "write-exclusive"];
     for (command, options) in [
@@ -114,7 +114,7 @@ async fn without_consent_no_access_changes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_without_reservations_says_so() {
-    let rig = Rig::start_with(MIB, |config| {
+    let rig = Rig::start_with(BLOCK, MIB, |config| {
         config.units.get_mut(&0).unwrap().behavior.refused = vec![0x5e, 0x5f];
     })
     .await;

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use iscsi_testkit::scsi::Unit;
 
-use crate::support::{MIB, Rig, iscsi_util, json_of, object, stderr, stdout, text_of};
+use crate::support::{BLOCK, MIB, Rig, iscsi_util, json_of, object, stderr, stdout, text_of};
 
 /// Starts a unit with the identity `number`.
 async fn unit(number: u64) -> Rig {
-    Rig::start_with(8 * MIB, |config| {
+    Rig::start_with(BLOCK, 8 * MIB, |config| {
         let named = |unit: &mut Unit| {
             (unit.serial, unit.naa) = (format!("{number:04}"), 0x3000_0000_0000_0000 + number);
         };
@@ -41,8 +41,8 @@ async fn what_is_created_is_shown_and_checked() {
         shown.contains("TESTKIT RAM disk") && shown.ends_with("all is as described\n"),
         "{shown}"
     );
-    one.assert_clean();
-    other.assert_clean();
+    one.assert_logged_out();
+    other.assert_logged_out();
     assert!(one.disk.holds(0, &vec![0; 8 << 20]), "nothing is written");
 
     other.disk.resize(4096);

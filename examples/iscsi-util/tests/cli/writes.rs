@@ -15,7 +15,7 @@ fn assert_untouched(rig: &Rig) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_consent_nothing_is_lost() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     rig.disk.fill(7);
     let url = rig.url();
     let parts = ["destroys 64 KiB of the unit from byte 4096 on", "--yes"];
@@ -28,7 +28,7 @@ async fn without_consent_nothing_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_discard_takes_whole_blocks_of_its_range() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     rig.disk.fill(7);
     let before = rig.disk.read(0, 1 << 20);
     let options = ["--offset", "65535", "--length", "65537", "--yes"];
@@ -42,12 +42,13 @@ async fn a_discard_takes_whole_blocks_of_its_range() {
     let none = ["discard", &rig.url(), "--offset", "1", "--length", "510", "--yes"];
     refuses(&none, 2, "caller", &["no whole block of 512 bytes lies in the range"]);
     assert_eq!(rig.seen(UNMAP), 1);
-    rig.assert_clean();
+    rig.assert_logged_out();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn units_that_cannot_be_changed_refuse() {
-    let rig = Rig::start_with(MIB, |config| config.units.get_mut(&0).unwrap().thin = false).await;
+    let rig =
+        Rig::start_with(BLOCK, MIB, |config| config.units.get_mut(&0).unwrap().thin = false).await;
     rig.disk.fill(7);
     let url = rig.url();
     let discard = ["discard", &url, "--offset", "0", "--length", "64k", "--yes"];
@@ -60,7 +61,7 @@ async fn units_that_cannot_be_changed_refuse() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_go_all_over_the_unit_and_are_flushed() {
-    let rig = Rig::start(MIB).await;
+    let rig = Rig::start(BLOCK, MIB).await;
     let options = ["--write", "--yes", "--seconds", "1", "--size", "64k", "--depth", "4"];
     let object = json_of(&[&["perf", &rig.url()][..], &options].concat());
     assert_eq!((&object["direction"], &object["io_size_bytes"]), (&"write".into(), &65_536.into()));
@@ -70,5 +71,5 @@ async fn writes_go_all_over_the_unit_and_are_flushed() {
     assert!(first.iter().any(|byte| *byte != 0));
     assert!((0..16).all(|place| rig.disk.holds(place * 65_536, &first)));
     assert!(rig.disk.flushes() > 0);
-    rig.assert_clean();
+    rig.assert_logged_out();
 }

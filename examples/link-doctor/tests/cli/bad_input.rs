@@ -8,7 +8,10 @@ use std::time::Duration;
 use iscsi_testkit::config::Chap;
 use tokio::net::TcpListener;
 
-use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, stderr, stdout, succeeds};
+use crate::support::{
+    MIB, TARGET, assert_untouched, complains, link_doctor, object, start, start_with, stderr,
+    stdout, succeeds,
+};
 
 /// Runs the program. Checks that it fails with status 1, that its message contains `parts`, and that standard
 /// output is empty.
@@ -82,7 +85,7 @@ async fn a_target_that_is_down() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_refuses_logins_for_now_is_waited_for_if_that_is_asked_for() {
-    let rig = Rig::start_with(MIB, Duration::ZERO, |config| {
+    let rig = start_with(MIB, Duration::ZERO, |config| {
         (config.login.refuse, config.login.refuse_times) = (Some((3, 1)), 2);
     })
     .await;
@@ -122,7 +125,7 @@ async fn programs_are_told_as_well() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password() {
-    let rig = Rig::start_with(MIB, Duration::ZERO, |config| {
+    let rig = start_with(MIB, Duration::ZERO, |config| {
         config.chap = Some(Chap::new("me", "the right hunter"));
     })
     .await;
@@ -133,7 +136,7 @@ async fn a_wrong_password() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn passwords_come_from_files() {
-    let rig = Rig::start_with(MIB, Duration::ZERO, |config| {
+    let rig = start_with(MIB, Duration::ZERO, |config| {
         config.chap = Some(Chap::new("me", "the right hunter").mutual("you", "the other hunter"));
     })
     .await;
@@ -159,7 +162,7 @@ async fn passwords_come_from_files() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_and_a_unit_that_do_not_exist() {
-    let rig = Rig::start(MIB).await;
+    let rig = start(MIB).await;
     refuses(
         &[&rig.at("/iqn.2026-01.org.example:other/0")],
         &["no target iqn.2026-01.org.example:other"],
@@ -168,5 +171,5 @@ async fn a_target_and_a_unit_that_do_not_exist() {
     let output = link_doctor(&[&rig.at(&format!("/{TARGET}/7"))]);
     complains(&output, 1, &["no logical unit 7"]);
     assert!(stdout(&output).contains("round trip by ping"), "the link could be explained");
-    rig.assert_untouched();
+    assert_untouched(&rig);
 }

@@ -21,7 +21,7 @@ async fn no_text_of_a_target_is_obeyed() {
         for json in [&[][..], &["--json"]] {
             let url = format!("iscsi://{portal}/{TARGET}{unit}");
             let mut command = program(&[&["--seconds", "1", &url][..], json].concat());
-            // With all log lines enabled, which contain the target's responses.
+            // All log lines are enabled, because they contain the target's responses.
             let output = command.env("RUST_LOG", "trace").output().unwrap();
             for stream in [&output.stdout, &output.stderr] {
                 assert_eq!(obeyed(stream), None, "{place}: {json:?}");

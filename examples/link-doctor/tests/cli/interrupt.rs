@@ -1,7 +1,7 @@
 //! Tests of examinations that end early because of a signal.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use iscsi_testkit::fault::{Effect, Fault};
@@ -10,22 +10,19 @@ use iscsi_testkit::pdu::Pdu;
 use tokio::net::{TcpListener, unix::pipe};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, program, stderr, stdout};
+use crate::support::{
+    MIB, TARGET, assert_untouched, complains, ends, link_doctor, object, program, signal, start,
+    start_with, stderr, stdout,
+};
 
-/// Sends a signal to a program that this test has started.
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
-}
-
-fn start(arguments: &[&str]) -> Child {
+fn spawn(arguments: &[&str]) -> Child {
     program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Interrupts the reads after the first progress line about them, and checks the report.
 async fn stopped_by(name: &str) {
-    let rig = Rig::start(8 * MIB).await;
-    let mut child = start(&[&rig.url(), "--seconds", "3600", "--json"]);
+    let rig = start(8 * MIB).await;
+    let mut child = spawn(&[&rig.url(), "--seconds", "3600", "--json"]);
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("bit/s") {
@@ -40,7 +37,7 @@ async fn stopped_by(name: &str) {
     assert_eq!(report["kind"], "interrupted");
     assert!(report["read"]["bytes"].as_u64().unwrap() > 0);
     assert_eq!(report["rtt"]["ping"]["samples"], 10);
-    rig.assert_untouched();
+    assert_untouched(&rig);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,8 +59,8 @@ async fn so_does_a_terminal_that_is_gone() {
 async fn before_there_is_a_session_there_is_no_report() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = listener.local_addr().unwrap();
-    let child = start(&[&format!("iscsi://{portal}/{TARGET}/0")]);
-    // The program waits for a response after this.
+    let child = spawn(&[&format!("iscsi://{portal}/{TARGET}/0")]);
+    // After its connection is accepted, the program waits for a response.
     let connection = listener.accept().await.unwrap();
     signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
@@ -73,10 +70,10 @@ async fn before_there_is_a_session_there_is_no_report() {
     assert_eq!(stdout(&output), "");
 }
 
-/// The examination is complete, but no process reads the report.
+/// A signal ends the program after a complete examination, while no process reads the report.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_the_report() {
-    let rig = Rig::start_with(MIB, Duration::ZERO, |config| config.record = true).await;
+    let rig = start_with(MIB, Duration::ZERO, |config| config.record = true).await;
     let (reader, writer) = std::io::pipe().unwrap();
     let writer = pipe::Sender::from_owned_fd(writer.into()).unwrap();
     writer.writable().await.unwrap();
@@ -99,14 +96,7 @@ async fn while_nobody_reads_the_report() {
         panic!("the program says no goodbye");
     }
     signal(&child, "-TERM");
-    let id = child.id().to_string();
-    let mut end = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap());
-    // Much longer than the program should take.
-    let Ok(output) = timeout(Duration::from_secs(20), &mut end).await else {
-        Command::new("kill").args(["-KILL", &id]).status().unwrap();
-        panic!("the program does not obey: {:?}", end.await.unwrap());
-    };
-    let said = stderr(&output.unwrap());
+    let said = stderr(&ends(child).await);
     assert!(said.ends_with("standard output: interrupted while no program read it\n"), "{said}");
     drop(reader);
 }
@@ -115,7 +105,7 @@ async fn while_nobody_reads_the_report() {
 async fn a_connection_that_breaks_leaves_what_was_measured() {
     // The connection breaks after thousands of reads: each command has 48 bytes.
     let fault = Fault::cut_after_received(100_000);
-    let rig = Rig::start_with(8 * MIB, Duration::ZERO, |config| config.faults.push(fault)).await;
+    let rig = start_with(8 * MIB, Duration::ZERO, |config| config.faults.push(fault)).await;
     let output = link_doctor(&[&rig.url(), "--seconds", "3600", "--json"]);
     complains(&output, 1, &["the read test ended early: lost"]);
     let report = object(&output);
@@ -126,7 +116,7 @@ async fn a_connection_that_breaks_leaves_what_was_measured() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_breaks_during_the_pings_leaves_a_report() {
     let fault = Fault::receiving(Opcode::NopOut, 3, Effect::Close);
-    let rig = Rig::start_with(MIB, Duration::ZERO, |config| config.faults.push(fault)).await;
+    let rig = start_with(MIB, Duration::ZERO, |config| config.faults.push(fault)).await;
     let output = link_doctor(&[&rig.url(), "--json"]);
     complains(&output, 1, &["the link was examined in part: "]);
     let report = object(&output);

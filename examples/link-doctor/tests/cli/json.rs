@@ -8,11 +8,14 @@ use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use serde_json::Value;
 
-use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, stderr, succeeds};
+use crate::support::{
+    MIB, Rig, TARGET, assert_untouched, complains, link_doctor, object, start, start_with, stderr,
+    succeeds,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_tells_everything_in_numbers() {
-    let rig = Rig::start(8 * MIB).await;
+    let rig = start(8 * MIB).await;
     let options = ["--json", "--seconds", "1", "--bandwidth", "100mbit", "--depth", "3"];
     let output = link_doctor(&[&[rig.url().as_str()][..], &options].concat());
     succeeds(&output);
@@ -34,12 +37,12 @@ async fn it_tells_everything_in_numbers() {
     assert!(report["plan"]["io_size_bytes"]["value"].as_u64().unwrap() > 0);
     assert!(report["granted"]["send_buffer_bytes"].as_u64().unwrap() > 0);
     assert_eq!((&report["complete"], &report["error"]), (&Value::Bool(true), &Value::Null));
-    rig.assert_untouched();
+    assert_untouched(&rig);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_read_test_adds_up() {
-    let rig = Rig::start(8 * MIB).await;
+    let rig = start(8 * MIB).await;
     let output = link_doctor(&[&rig.url(), "--json", "--seconds", "1", "--depth", "3"]);
     succeeds(&output);
     let read = &object(&output)["read"];
@@ -57,7 +60,7 @@ async fn the_read_test_adds_up() {
 /// 64 KiB are unsolicited, and the rest is requested in rounds of 256 KiB. Each round takes as long as a ping.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_are_calculated_from_what_was_agreed() {
-    let rig = Rig::start_with(MIB, Duration::from_millis(30), |config| {
+    let rig = start_with(MIB, Duration::from_millis(30), |config| {
         config.keys.first_burst_length = 65_536;
         config.keys.max_burst_length = 262_144;
         config.keys.max_outstanding_r2t = 1;
@@ -97,7 +100,7 @@ async fn redirected() -> (Rig, Server) {
     );
     let to = to.await.unwrap();
     let address = to.address().to_string();
-    let rig = Rig::start_with(MIB, Duration::ZERO, |config| {
+    let rig = start_with(MIB, Duration::ZERO, |config| {
         config.login.redirect =
             Some(Redirect { address, permanent: false, after_authentication: false });
     })

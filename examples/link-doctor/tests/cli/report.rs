@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use crate::support::{MIB, Rig, TARGET, complains, link_doctor, program, stderr, stdout, succeeds};
+use crate::support::{
+    MIB, TARGET, assert_untouched, complains, link_doctor, program, start, start_with, stderr,
+    stdout, succeeds,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_has_every_part_and_nothing_is_written() {
-    let rig = Rig::start(8 * MIB).await;
+    let rig = start(8 * MIB).await;
     let output = link_doctor(&[&rig.url(), "--seconds", "1"]);
     let report = succeeds(&output);
     for part in [
@@ -38,12 +41,12 @@ async fn it_has_every_part_and_nothing_is_written() {
         progress.lines().any(|line| line.contains("bit/s") && line.ends_with("ms")),
         "{progress}"
     );
-    rig.assert_untouched();
+    assert_untouched(&rig);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_unit_only_the_link() {
-    let rig = Rig::start(MIB).await;
+    let rig = start(MIB).await;
     let report = succeeds(&link_doctor(&[&rig.at(&format!("/{TARGET}"))]));
     assert!(report.contains("none: the URL names no unit; add its number"), "{report}");
     assert!(report.contains("round trip by ping"), "{report}");
@@ -51,30 +54,30 @@ async fn without_a_unit_only_the_link() {
     assert!(!report.contains("reads were held back"), "{report}");
     let commands = rig.server.with(|target| target.commands().len());
     assert_eq!(commands, 0, "no unit was named, and one was asked");
-    rig.assert_untouched();
+    assert_untouched(&rig);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_takes_longer_than_tcp_is_told() {
-    let rig = Rig::start_with(8 * MIB, Duration::from_millis(40), |_| {}).await;
+    let rig = start_with(8 * MIB, Duration::from_millis(40), |_| {}).await;
     let report = succeeds(&link_doctor(&[&rig.url(), "--seconds", "1"]));
     assert!(report.contains("more than TCP: the target's software, or a proxy"), "{report}");
-    rig.assert_untouched();
+    assert_untouched(&rig);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_of_one_block_is_read_all_the_same() {
-    let rig = Rig::start(512).await;
+    let rig = start(512).await;
     let report = succeeds(&link_doctor(&[&rig.url(), "--seconds", "1", "--depth", "2"]));
     assert!(report.contains("2 x 512 bytes"), "{report}");
-    rig.assert_untouched();
+    assert_untouched(&rig);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_cannot_be_read_leaves_the_link_explained() {
     // A unit of 0 blocks reports its last block as 2^64 - 1, so it claims 2^64 blocks. It refuses to read any
     // of them.
-    let rig = Rig::start(0).await;
+    let rig = start(0).await;
     let output = link_doctor(&[&rig.url(), "--seconds", "3600"]);
     complains(&output, 1, &["the read test ended early", "LOGICAL BLOCK ADDRESS OUT OF RANGE"]);
     let report = stdout(&output);
@@ -86,7 +89,7 @@ async fn a_unit_that_cannot_be_read_leaves_the_link_explained() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_congestion_control_that_is_not_there_is_explained_and_not_used() {
-    let rig = Rig::start(MIB).await;
+    let rig = start(MIB).await;
     let url = rig.at(&format!("/{TARGET}"));
     let report = succeeds(&link_doctor(&[&url, "--congestion", "no-such"]));
     assert!(report.contains("this kernel has no no-such"), "{report}");
@@ -94,18 +97,18 @@ async fn a_congestion_control_that_is_not_there_is_explained_and_not_used() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rust_log_says_what_else_is_told() {
-    let rig = Rig::start(MIB).await;
+    let rig = start(MIB).await;
     let mut command = program(&[&rig.at(&format!("/{TARGET}"))]);
     let output = command.env("RUST_LOG", "iscsi_session=debug").output().unwrap();
     succeeds(&output);
     assert!(stderr(&output).contains(" DEBUG iscsi_session::"), "{}", stderr(&output));
-    rig.assert_untouched();
+    assert_untouched(&rig);
 }
 
 /// A closed standard error does not change the report.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_needs_to_listen() {
-    let rig = Rig::start(MIB).await;
+    let rig = start(MIB).await;
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = program(&[&rig.at(&format!("/{TARGET}"))]).stderr(writer).output().unwrap();

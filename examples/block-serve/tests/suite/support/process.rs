@@ -2,33 +2,25 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use iscsi_copy::NbdDevice;
 use iscsi_examples_common::named_units;
+use iscsi_examples_testkit as testkit;
 use iscsi_testkit::config::TargetConfig;
-use iscsi_testkit::disk::RamDisk;
-use iscsi_testkit::serve::Server;
-use iscsi_testkit::target::Target;
 use serde_json::Value;
+
+pub(crate) use iscsi_examples_testkit::{Rig, TARGET, signal, stderr};
 
 use super::{Raw, connect, soon};
 
-pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
-
-pub(crate) async fn target() -> (Server, RamDisk, String) {
+/// Starts a target with a unit of 4 MiB.
+pub(crate) async fn target() -> Rig {
     target_with(|_| {}).await
 }
 
-pub(crate) async fn target_with(
-    change: impl FnOnce(&mut TargetConfig),
-) -> (Server, RamDisk, String) {
-    let disk = RamDisk::new(512, 8192);
-    let mut config = TargetConfig::new(TARGET, disk.clone());
-    change(&mut config);
-    let server = Server::start(Target::new(config)).await.unwrap();
-    let url = format!("iscsi://{}/{TARGET}/0", server.address());
-    (server, disk, url)
+pub(crate) async fn target_with(change: impl FnOnce(&mut TargetConfig)) -> Rig {
+    Rig::start_with(512, 4 << 20, change).await
 }
 
 /// Returns a path that no other test uses.
@@ -37,9 +29,8 @@ pub(crate) fn socket(name: &str) -> PathBuf {
 }
 
 pub(crate) fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_block-serve"));
-    command.env_remove("RUST_LOG").env_remove("LISTEN_FDS").args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = testkit::command(env!("CARGO_BIN_EXE_block-serve"), arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -80,10 +71,6 @@ pub(crate) fn ended(mut child: Child, mut lines: BufReader<ChildStdout>) -> (Val
     lines.read_to_string(&mut rest).unwrap();
     let status = child.wait().unwrap().code();
     (serde_json::from_str(&rest).unwrap(), status)
-}
-
-pub(crate) fn complaint(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 pub(crate) async fn raw(socket: &Path) -> Raw {
