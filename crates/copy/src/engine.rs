@@ -30,7 +30,6 @@ mod writes;
 mod writing;
 
 use std::io;
-use std::panic::resume_unwind;
 use std::time::Duration;
 
 use iscsi_block_device::{DeviceResult, Extent, RangeSet};
@@ -46,6 +45,7 @@ use crate::job::control::{Control, Order};
 use crate::job::copied::Copied;
 use crate::job::options::CopyOptions;
 use crate::job::rate_limit::RateLimits;
+use crate::joined::joined;
 use crate::moment::at;
 use crate::progress::Reporter;
 use crate::survey::questions::Pace;
@@ -333,7 +333,7 @@ impl Engine {
             biased;
             () = self.control.other_than(order) => {}
             () = self.control.other_rate_than(rate) => {}
-            Some(ended) = self.tasks.join_next() => self.take(joined(ended)?)?,
+            Some(ended) = self.tasks.join_next() => self.take(outcome(ended)?)?,
             _ = refreshes.tick() => self.refresh(),
             () = at(flush_due) => {}
             () = at(rate_opens) => {}
@@ -419,7 +419,7 @@ impl Engine {
             while self.writes.in_flight.count > 0 || self.flushes.is_under_way() || self.is_saving()
             {
                 let Some(ended) = self.tasks.join_next().await else { return };
-                match joined(ended) {
+                match outcome(ended) {
                     Ok(Ended::Written(task, part, result)) => {
                         _ = self.take_written(task, part, result);
                     }
@@ -441,7 +441,7 @@ impl Engine {
             }
             self.start_save();
             while self.saving.is_saving() {
-                match self.tasks.join_next().await.map(joined) {
+                match self.tasks.join_next().await.map(outcome) {
                     Some(Ok(Ended::Saved(result))) => {
                         self.saving.end(result, &self.account.reporter)
                     }
@@ -462,11 +462,7 @@ impl Engine {
     }
 }
 
-/// Returns the result of a task; continues the panic of a task that has panicked.
-fn joined(result: Result<Result<Ended, CopyError>, JoinError>) -> Result<Ended, CopyError> {
-    match result.map_err(JoinError::try_into_panic) {
-        Ok(result) => result,
-        Err(Ok(panic)) => resume_unwind(panic),
-        Err(Err(_)) => Err(CopyError::Cancelled),
-    }
+/// Returns what a task has done. A task is cancelled only when the runtime shuts down.
+fn outcome(ended: Result<Result<Ended, CopyError>, JoinError>) -> Result<Ended, CopyError> {
+    joined(ended).unwrap_or(Err(CopyError::Cancelled))
 }

@@ -38,7 +38,7 @@ pub trait HostFiles: fmt::Debug + Send + Sync {
 
     /// Runs blocking work outside the runtime's threads. The work completes even if the returned future is dropped.
     ///
-    /// Returns an error if the work panics.
+    /// Returns an error if the runtime shuts down.
     fn run(&self, work: Box<dyn FnOnce() + Send>) -> IoFuture<'_, ()>;
 }
 

@@ -111,7 +111,6 @@
 #![forbid(unsafe_code)]
 
 mod advice;
-mod blocking;
 mod boxed;
 mod digests;
 mod ends;
@@ -119,6 +118,7 @@ mod engine;
 mod error;
 mod host_files;
 mod job;
+mod joined;
 mod moment;
 mod passes;
 mod progress;

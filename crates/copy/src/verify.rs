@@ -5,7 +5,6 @@ mod read_back;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +22,7 @@ use crate::ends::source::Source;
 use crate::engine::pool::Pool;
 use crate::job::control::{Control, Order};
 use crate::job::rate_limit::RateLimit;
+use crate::joined::joined;
 use crate::moment::at;
 use crate::progress::{Events, Progress, Reporter};
 use crate::survey::questions::Pace;
@@ -228,17 +228,16 @@ impl Verify {
                     self.reporter.show();
                     return Ok(self.reporter.progress);
                 }
-                let broken = |error| VerifyError::Destination(io::Error::from(error).into());
                 tokio::select! {
                     biased;
                     () = self.control.at_least(Order::Cancel) => return Err(VerifyError::Cancelled),
                     Some(ended) = reads.join_next() => {
-                        let (looked, blind) = ended.map_err(broken)?;
+                        let (looked, blind) = joined(ended).ok_or(VerifyError::Cancelled)?;
                         let (range, found) = looked?;
                         pieces.end_read(range.end - range.start, blind);
                         read.insert(range.start, found);
                     }
-                    Some(answered) = pieces.answered() => answered.map_err(broken)?,
+                    Some(answered) = pieces.answered() => answered.ok_or(VerifyError::Cancelled)?,
                     () = self.control.other_than(order) => {}
                     () = self.control.other_rate_than(rate) => {}
                     () = at(limit.opens(Instant::now())) => {}

@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_signal_during_a_wait_for_a_reader_of_standard_output_is_an_interrupt() {
-        let error = |kind| ProgramError::Output { cause: kind.into() };
+        let error = |kind: io::ErrorKind| ProgramError::Output { cause: kind.into() };
         assert_eq!(error(io::ErrorKind::Interrupted).status(), 130);
         assert_eq!(error(io::ErrorKind::BrokenPipe).status(), 1);
         assert_eq!(ProgramError::Interrupted.status(), 130);

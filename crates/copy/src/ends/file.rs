@@ -22,7 +22,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use rustix::fs::{FallocateFlags, SeekFrom as Place, fallocate, seek};
 use rustix::io::Errno;
 
-use crate::blocking::blocking;
+use crate::joined::blocking;
 use options::FileOptions;
 use regular_file::{made, place};
 

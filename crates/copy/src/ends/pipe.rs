@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Bytes, BytesMut};
 use nix::sys::stat::SFlag;
 
-use crate::blocking::blocking;
+use crate::joined::blocking;
 
 /// A file that is read or written sequentially. Each read and each write runs on tokio's blocking threads.
 /// Clones are the same file.

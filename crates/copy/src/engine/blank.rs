@@ -1,14 +1,14 @@
 //! Tracks which bytes of the destination read as zeros.
 
 use std::ops::Range;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_block_device::{Device, RangeSet};
 use tokio::sync::mpsc;
-use tokio::task::JoinError;
 use tokio::time::timeout;
+
+use crate::joined::joined;
 
 /// Time limit of the query for the destination's zeros. Zeros of the source wait for the result, data does
 /// not.
@@ -106,9 +106,8 @@ pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
         Ok(())
     };
     // Zeros that are not known at the time limit are written.
-    let ended = timeout(ASKING, hearing).await.unwrap_or(Ok(()));
-    if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
-        resume_unwind(panic);
+    if let Ok(ended) = timeout(ASKING, hearing).await {
+        joined(ended);
     }
     blank
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
 use super::{HostFiles, KeptFile, NewFile};
-use crate::blocking::blocking;
+use crate::joined::blocking;
 use crate::boxed::IoFuture;
 use crate::ends::file::options::check_folder;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use iscsi_block_device::RangeSet;
 
 use super::options::CopyOptions;
-use crate::blocking::blocking;
+use crate::joined::blocking;
 use crate::boxed::{BoxFuture, boxed};
 use crate::ends::destination::Destination;
 use crate::ends::source::Source;
@@ -32,8 +32,8 @@ impl Resumption {
         let (source, destination) = (source.clone(), destination.clone());
         boxed(async move {
             let work = move || Ok(Self::begin_now(path, &source, &destination));
-            // The outer error means that the thread failed.
-            blocking(work).await.map_err(|error| CopyError::Source(error.into())).flatten()
+            // The outer error means that the runtime shuts down.
+            blocking(work).await.unwrap_or(Err(CopyError::Cancelled))
         })
     }
 

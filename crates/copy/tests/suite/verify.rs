@@ -138,3 +138,13 @@ async fn what_another_run_has_copied_is_compared_with_the_source() {
     from.lock().fails_at = Some(2);
     assert!(matches!(verify().run().await, Err(VerifyError::Source(_))));
 }
+
+/// A panic in a device's read continues in the caller: it is not taken for a failure of the destination.
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "a bug of the device")]
+async fn a_panic_of_a_device_is_not_an_error_of_the_destination() {
+    let to = Memory::blank(LEN);
+    let (from, destination, checksums) = copied(&to).await;
+    to.lock().panics = true;
+    drop(Verify::new(from, &destination, checksums).unwrap().run().await);
+}

@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) fails_at: Option<u64>,
     /// Reads of these grains fail with a medium error.
     pub(crate) bad_grains: Vec<u64>,
+    /// Whether reads panic, as in a device with a bug.
+    pub(crate) panics: bool,
     /// Whether every flush fails.
     pub(crate) fails_flush: bool,
     /// Number of coming flushes that fail.
@@ -96,6 +98,7 @@ impl Memory {
             under_way: (0, 0),
             fails_at: None,
             bad_grains: Vec::new(),
+            panics: false,
             fails_flush: false,
             failing_flushes: 0,
             holds_extents: false,
@@ -222,6 +225,11 @@ impl Device for Memory {
         Box::pin(async move {
             self.dawdle().await;
             let mut state = self.lock();
+            // A panic while the state is locked would poison the lock.
+            if state.panics {
+                drop(state);
+                panic!("a bug of the device");
+            }
             let range = state.check(offset, buffer.len() as u64)?;
             state.reads.push((offset, buffer.len() as u64));
             let grains =
