@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
 use super::{HostFiles, KeptFile, NewFile};
-use crate::joined::blocking;
 use crate::boxed::IoFuture;
 use crate::ends::file::options::check_folder;
+use crate::joined::blocking;
 
 /// Prefix of the temporary names of new files.
 const PREFIX: &str = ".iscsi-copy.";

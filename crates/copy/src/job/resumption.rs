@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use iscsi_block_device::RangeSet;
 
 use super::options::CopyOptions;
-use crate::joined::blocking;
 use crate::boxed::{BoxFuture, boxed};
 use crate::ends::destination::Destination;
 use crate::ends::source::Source;
 use crate::error::CopyError;
+use crate::joined::blocking;
 use crate::progress::checkpoint_file::CheckpointFile;
 
 /// A checkpoint that was read from a file, and its file, in which this run saves its progress.

@@ -11,7 +11,7 @@ use crate::blocking::runtime::Runtime;
 use crate::device::Extent;
 use crate::error::Error;
 use crate::multipath::disk_status::DiskStatus;
-use crate::multipath::path_status::PathStatus;
+use crate::multipath::paths::status::PathStatus;
 use crate::multipath::stats::DiskStats;
 
 /// Time limit of the logout when the last handle is dropped.

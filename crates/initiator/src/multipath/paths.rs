@@ -1,5 +1,12 @@
 //! Holds the paths of a disk and its requests, under the lock of its unit.
 
+pub(crate) mod flush_watch;
+pub(crate) mod in_use;
+pub(crate) mod path;
+pub(crate) mod progress;
+pub(crate) mod set;
+pub(crate) mod status;
+
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -11,12 +18,12 @@ use iscsi_multipath::requests::{RequestLimits, Requests};
 use tokio::sync::{Notify, watch};
 
 use crate::error::Error;
-use crate::multipath::flush_watch::FlushWatch;
-use crate::multipath::inbox::Inboxes;
-use crate::multipath::path::Path;
-use crate::multipath::path_set::{PathSet, Remains};
-use crate::multipath::progress::{Meter, Progress};
+use crate::multipath::paths::flush_watch::FlushWatch;
+use crate::multipath::paths::path::Path;
+use crate::multipath::paths::progress::{Meter, Progress};
+use crate::multipath::paths::set::{PathSet, Remains};
 use crate::multipath::report::Report;
+use crate::multipath::requests::inbox::Inboxes;
 use crate::options::policy::RequestPolicy;
 use crate::state::attempt::Requester;
 use crate::state::budget::{Budget, Permit};
@@ -70,7 +77,7 @@ pub(super) struct Shared {
 }
 
 /// State of the disk under the lock of its unit.
-pub(super) struct State {
+pub(crate) struct State {
     pub(super) paths: PathSet,
     pub(super) requests: Requests<Error>,
     pub(super) inboxes: Inboxes,

@@ -1,6 +1,8 @@
 //! Lists the portals that lead to the unit: the portals of the URL, and those that the target names in
 //! discovery.
 
+pub(crate) mod race;
+
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -12,7 +12,7 @@ use crate::events::disk_event::DiskEvent;
 use crate::events::disk_events::EventLog;
 use crate::events::waiting::{WaitCause, Waiting};
 use crate::multipath::disk_status::{DiskStatus, SessionsReason};
-use crate::multipath::path_status::{PathState, PathStatus};
+use crate::multipath::paths::status::{PathState, PathStatus};
 
 /// Maximum number of notes in the status. The latest ones are kept.
 const MAX_NOTES: usize = 16;

@@ -1,5 +1,8 @@
 //! Defines the statistics of a disk and its sessions.
 
+pub(crate) mod exposition;
+pub(crate) mod samples;
+
 use std::fmt;
 use std::time::Duration;
 

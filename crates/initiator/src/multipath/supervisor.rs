@@ -7,6 +7,26 @@
 //!                      IdlePoll, ReviewPace                 ──► when to check again
 //! ```
 
+pub(crate) mod access;
+pub(crate) mod closing;
+pub(crate) mod event;
+pub(crate) mod idle_poll;
+pub(crate) mod leaving;
+pub(crate) mod left_behind;
+pub(crate) mod lost_sessions;
+pub(crate) mod outage;
+pub(crate) mod port_states;
+pub(crate) mod portal_discovery;
+pub(crate) mod reconnecting;
+pub(crate) mod reinstatement;
+pub(crate) mod reopen;
+pub(crate) mod review;
+pub(crate) mod reviewing;
+pub(crate) mod session_changes;
+pub(crate) mod shared_link;
+pub(crate) mod slow_target;
+pub(crate) mod witness;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,14 +43,14 @@ use crate::error::{Cause, Error, UnitCause};
 use crate::events::disk_event::DiskEvent;
 use crate::events::disk_events::{DiskEvents, EventLog};
 use crate::multipath::disk_status::SessionsReason;
-use crate::multipath::event::{Event, NotOpened};
-use crate::multipath::idle_poll::{is_quiet, next_commands, poll_changes};
-use crate::multipath::lost_sessions::LostSessions;
-use crate::multipath::path::Path;
+use crate::multipath::paths::path::Path;
 use crate::multipath::paths::{Paths, WeakPaths, now};
-use crate::multipath::reopen::{ExpectedUnitReceiver, Opener};
 use crate::multipath::report::Report;
-use crate::multipath::review::Review;
+use crate::multipath::supervisor::event::{Event, NotOpened};
+use crate::multipath::supervisor::idle_poll::{is_quiet, next_commands, poll_changes};
+use crate::multipath::supervisor::lost_sessions::LostSessions;
+use crate::multipath::supervisor::reopen::{ExpectedUnitReceiver, Opener};
+use crate::multipath::supervisor::review::Review;
 use crate::options::sessions::Sessions;
 use iscsi_multipath::CommandNumber;
 use iscsi_multipath::paths::Credit;
@@ -39,28 +59,28 @@ use iscsi_multipath::paths::Credit;
 pub(crate) struct Supervisor {
     paths: WeakPaths,
     attention: Arc<Notify>,
-    pub(super) opener: Arc<Opener>,
-    pub(super) expected: ExpectedUnitReceiver,
-    pub(super) topology: Topology,
-    pub(super) port_groups: PortGroups,
+    opener: Arc<Opener>,
+    expected: ExpectedUnitReceiver,
+    topology: Topology,
+    port_groups: PortGroups,
     /// Subscription to the events of the disk. Only reports of changed access states matter here.
     disk_events: DiskEvents,
-    pub(super) losses: LostSessions,
-    pub(super) review: Review,
-    pub(super) polls: IdlePoll<CommandNumber>,
-    pub(super) tasks: Tasks,
+    losses: LostSessions,
+    review: Review,
+    polls: IdlePoll<CommandNumber>,
+    tasks: Tasks,
     /// When to evaluate the topology again; `None` if only an event can change its result.
-    pub(super) again: Option<Instant>,
+    again: Option<Instant>,
 }
 
 /// Background work that the supervisor has started.
-pub(super) struct Tasks {
-    pub(super) events: JoinSet<Event>,
+struct Tasks {
+    events: JoinSet<Event>,
     /// One task per open session, which resolves when the session ends, so that the loss of an idle session
     /// is noticed.
-    pub(super) ends: JoinSet<(PathId, Error)>,
+    ends: JoinSet<(PathId, Error)>,
     /// The idle poll, while it is in progress.
-    pub(super) poll: Option<AbortHandle>,
+    poll: Option<AbortHandle>,
     /// Result of closing the disk.
     closed: watch::Sender<Option<Result<(), Error>>>,
 }
@@ -230,7 +250,7 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn join(&mut self, paths: &Paths, path: Path) {
+    fn join(&mut self, paths: &Paths, path: Path) {
         if let Some(bytes) = paths.limit_of_slow_target() {
             path.unit.session().on_slow_target(bytes);
         }
@@ -255,21 +275,21 @@ impl Supervisor {
 
     /// Returns the credit of a path. The credit is unlimited for a disk limited to one session, because that
     /// session limits its commands itself.
-    pub(super) fn room(&self, path: &Path) -> Credit {
+    fn room(&self, path: &Path) -> Credit {
         if self.review.sessions.max() == 1 { Credit::UNLIMITED } else { path.room() }
     }
 
     /// Returns whether no session is lost or being opened.
-    pub(super) fn are_steady(&self) -> bool {
+    fn are_steady(&self) -> bool {
         self.topology.opening() + self.topology.reconnecting() == 0 && self.losses.are_none()
     }
 
-    pub(super) fn report(&self) -> &Report {
+    fn report(&self) -> &Report {
         &self.opener.report
     }
 
     /// Starts a task whose result becomes an event, even if the task panics, unless it is aborted.
-    pub(super) fn start<T: Send + 'static>(
+    fn start<T: Send + 'static>(
         &mut self,
         task: impl Future<Output = Result<T, Error>> + Send + 'static,
         event: impl FnOnce(Result<T, Error>) -> Event + Send + 'static,
@@ -341,9 +361,7 @@ async fn sleep_until_some(at: Option<Instant>) {
 }
 
 /// Runs a task and returns its result; `None` if the task panics. So a panic does not spread to the caller.
-pub(super) async fn outcome<T: Send + 'static>(
-    task: impl Future<Output = T> + Send + 'static,
-) -> Option<T> {
+async fn outcome<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> Option<T> {
     // Dropping the set aborts the task.
     let mut tasks = JoinSet::new();
     tasks.spawn(task.in_current_span());
@@ -351,11 +369,11 @@ pub(super) async fn outcome<T: Send + 'static>(
 }
 
 /// Returns a span, within the disk's span, that names the session.
-pub(super) fn span_of(path: &Path) -> Span {
+fn span_of(path: &Path) -> Span {
     error_span!("path", isid = %path.unit.session().isid())
 }
 
-pub(super) fn count(paths: &[(PathId, Path)]) -> u32 {
+fn count(paths: &[(PathId, Path)]) -> u32 {
     u32::try_from(paths.len()).unwrap_or(u32::MAX)
 }
 

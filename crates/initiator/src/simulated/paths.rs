@@ -11,10 +11,10 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::error::{Cause, Error, SessionCause};
-use crate::multipath::confirmation::confirm;
-use crate::multipath::execute::execute;
-use crate::multipath::path::Path;
 use crate::multipath::paths::Paths;
+use crate::multipath::paths::path::Path;
+use crate::multipath::requests::confirmation::confirm;
+use crate::multipath::requests::execute::execute;
 use crate::options::policy::RequestPolicy;
 use crate::state::budget::Budget;
 use crate::state::counters::{RequestStats, Snapshot};

@@ -3,7 +3,7 @@
 use super::Disk;
 use crate::events::disk_events::DiskEvents;
 use crate::multipath::disk_status::DiskStatus;
-use crate::multipath::path_status::PathStatus;
+use crate::multipath::paths::status::PathStatus;
 use crate::multipath::stats::DiskStats;
 use crate::state::counters::{RequestKind, Running};
 
