@@ -45,7 +45,7 @@ pub enum Class {
     /// Ports stop serving the unit, and serve it again.
     Standby,
     /// Processes die, and leave their requests in flight: hosts (`host.rs`, `episode.rs`), copies (`copy/run.rs`,
-    /// `copy/repeated/run.rs`) and servers (`serve/mod.rs`).
+    /// `copy/repeated/run.rs`) and servers (`serve.rs`).
     Death,
     /// Each handle of a disk, and not only the first one, has to report lost writes.
     EachHandle,
