@@ -335,7 +335,8 @@ impl Lab<'_> {
         Ok((outcome, FaultFigure { copied, held, expected: ordeal.error.clone() }))
     }
 
-    /// Makes the image, the unit, the target and the link. Returns the words for `lab/lio` that describe the target.
+    /// Makes the image, the unit, the target and the link. Returns the arguments of the script `lab/lio` that
+    /// describe the target.
     async fn prepare_ordeal(
         &mut self,
         point: &Point,

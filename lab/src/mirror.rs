@@ -7,7 +7,6 @@
 mod job;
 mod load;
 mod qmp;
-mod socket;
 mod source;
 mod unit;
 

@@ -8,13 +8,14 @@ mod iperf3;
 mod libiscsi;
 pub mod multipath;
 pub mod open_iscsi;
-mod program;
 mod qemu_img;
 mod reading;
 
+use tokio::process::Command;
+
 use crate::result::Outcome;
 use crate::scenario::{Direction, Measure, Point, Who};
-use crate::testbed::{Testbed, traffic};
+use crate::testbed::{Testbed, traffic, url};
 
 pub use bench::Bench;
 pub use block_copy::command as block_copy;
@@ -22,6 +23,8 @@ pub(crate) use block_copy::report as block_copy_report;
 pub use block_serve::Server;
 pub(crate) use end::{garbled, missing, not_started};
 pub use reading::Reading;
+
+use end::to_end;
 
 /// Measures one point.
 ///
@@ -35,7 +38,7 @@ pub async fn measure(point: &Point, bench: &Bench, testbed: &Testbed) -> Result<
         Who::Libiscsi => libiscsi::measure(point).await,
         Who::QemuImg => qemu_img::measure(point, bench).await,
         Who::OpenIscsi => open_iscsi::measure(point, bench, testbed).await,
-        Who::Program => return program::measure(point, bench).await,
+        Who::Program => return measure_program(point, bench).await,
     }?;
     let after = traffic(point.measure.lun);
     // Holes need not be transferred, so the target's count may be lower. There, the unit's bytes are compared
@@ -44,6 +47,25 @@ pub async fn measure(point: &Point, bench: &Bench, testbed: &Testbed) -> Result<
         came_through(point, before, after)?;
     }
     Ok(reading)
+}
+
+/// Runs any other program.
+async fn measure_program(point: &Point, bench: &Bench) -> Result<Reading, Outcome> {
+    let url = url(point.measure.lun);
+    let fill = |word: &String| {
+        word.replace("{url}", &url)
+            .replace("{image}", &bench.image.to_string_lossy())
+            .replace("{bytes}", &point.bytes.to_string())
+    };
+    let words: Vec<_> = point.measure.program.iter().chain(&point.measure.args).map(fill).collect();
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(Outcome::Skipped("no program is named".to_owned()));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).env("LAB_URL", &url);
+    let ended = to_end(&mut command, point.limit, "that has it").await?;
+    let seconds = ended.time.as_secs_f64();
+    Ok(Reading { seconds, detail: ended.text().into(), ..Reading::default() })
 }
 
 /// The target's count of MiB written and read.

@@ -4,7 +4,6 @@ mod another;
 mod exchange;
 mod link;
 mod medium;
-mod suspend;
 mod topology;
 mod trouble;
 mod unit;
@@ -12,24 +11,26 @@ mod unit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, advance, sleep};
 
+use crate::clock;
 use crate::rng::Rng;
 use crate::settings::{Class, Settings};
 use crate::world::{MAX_LATE, Reachability, Shared, World};
 
 /// Separates the random draws of troubles (faults with a beginning and an end) from all others.
 const TROUBLES: u64 = 0x7472_6f75_626c_6573;
-/// Separates the random draws of torn caches from all others.
+/// Separates the random draws for torn caches (a loss of power loses only a part of a cache) from all others.
 const TORN: u64 = 0x746f_726e;
-/// Percentage of episodes with torn caches: a loss of power loses only a part of each.
+/// Percentage of episodes with torn caches: a loss of power loses only a part of each cache.
 const TORN_SHARE: u64 = 60;
 /// Percentage of episodes with troubles (faults with a beginning and an end). `ALONE` is the percentage of
 /// these episodes that have no other fault.
 const SHARE: u64 = 25;
 const ALONE: u64 = 60;
-/// Shortest time between two troubles without other faults: the longest pause before a reconnect, and the
-/// duration of an attempt. After refused credentials the pause lasts as long as the refusals did.
+/// Shortest time between two troubles in an episode without other faults: the longest pause before a
+/// reconnect, and the duration of an attempt. After refused credentials the pause lasts as long as the
+/// refusals did, so the duration of the trouble is added.
 const CALM: Duration = Duration::from_secs(60);
 
 /// Shortest time limit of a phase whose only fault is a trouble: the effects must have time to show.
@@ -43,14 +44,15 @@ pub(crate) struct Faults {
     classes: Vec<Class>,
     /// Longest pause between two faults, milliseconds.
     max_pause: u64,
-    /// Random draws of troubles.
+    /// Random generator for troubles and torn caches, separate from `rng`: its draws do not change the other
+    /// faults.
     beside: Rng,
-    /// The only kind of trouble, if there are no other faults.
+    /// The class of the troubles, if they are of one class and the only faults besides torn caches.
     alone: Option<Class>,
 }
 
 impl Faults {
-    /// Draws the classes of an episode and their frequency. In some episodes only links fail, since other
+    /// Draws the classes of an episode and their frequency. In some episodes only links fail, because other
     /// faults would hide the effects of failed links.
     pub(crate) fn drawn(shared: Arc<Shared>, settings: &Settings, mut rng: Rng) -> Self {
         let mut beside = rng.beside(TROUBLES);
@@ -117,8 +119,8 @@ impl Faults {
         tokio::join!(Box::pin(troubles), Box::pin(self.events()));
     }
 
-    /// If the episode has the class [`Class::Torn`], makes drives write back without a request, and makes
-    /// commands that are ended early execute in part.
+    /// If the episode has the class [`Class::Torn`], makes drives write parts of their caches back without a
+    /// request, and makes commands that are ended early execute in part.
     fn tear(&self, world: &mut World) {
         let mut rng = self.beside.beside(TORN);
         let tears = self.has(Class::Torn);
@@ -144,7 +146,7 @@ impl Faults {
             let lasts = trouble::begin(&mut self.shared.lock(), class, &mut self.beside);
             self.shared.moved.notify_one();
             if class == Class::Stop {
-                suspend::suspend(&self.shared, lasts).await;
+                suspend(&self.shared, lasts).await;
             } else {
                 sleep(lasts).await;
             }
@@ -169,6 +171,28 @@ impl Faults {
             self.shared.moved.notify_one();
         }
     }
+}
+
+/// Stops all processes for a time, as SIGSTOP does. Data still arrives in their sockets. Afterwards all overdue
+/// timers fire immediately.
+async fn suspend(shared: &Shared, lasts: Duration) {
+    go_on_alone(shared, lasts);
+    clock::add_stop(lasts);
+    advance(lasts).await;
+}
+
+fn go_on_alone(shared: &Shared, lasts: Duration) {
+    let mut world = shared.lock();
+    let begun = Instant::now();
+    loop {
+        let next = world.turn().unwrap_or(begun + lasts);
+        let elapsed = next.duration_since(begun);
+        if elapsed >= lasts {
+            break;
+        }
+        clock::set_ahead(elapsed);
+    }
+    clock::set_ahead(Duration::ZERO);
 }
 
 /// Makes one fault. `refuses` says whether portals of this episode refuse connections.

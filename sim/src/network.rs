@@ -1,4 +1,5 @@
-//! The network that the initiator sees: its connections lead to the test target over simulated wires.
+//! The network that the initiator sees: its connections lead to the test target over simulated wires, which decide
+//! when bytes arrive (`wire.rs`).
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};

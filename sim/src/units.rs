@@ -7,7 +7,8 @@ use iscsi_testkit::disk::RamDisk;
 use crate::oracle::GRAIN;
 use crate::rng::Rng;
 
-/// Chunk size of a volume in bytes, the smallest allowed: consecutive bytes on one unit before the next unit follows.
+/// Chunk size of a volume: the number of consecutive bytes on one unit before the next unit follows. This is
+/// the smallest chunk size that a volume may have.
 pub(crate) const CHUNK: usize = 64 << 10;
 
 /// Units that hold the bytes of one disk or of one volume. The place of each byte of a volume is calculated

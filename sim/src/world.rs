@@ -19,7 +19,7 @@ use crate::trace::Trace;
 use crate::units::Units;
 use crate::wire::{Shape, Wire};
 
-/// The latest that bytes may arrive, milliseconds.
+/// Longest delay of bytes that arrive late, milliseconds.
 pub(crate) const MAX_LATE: u64 = 1 << 18;
 
 /// Separates the random draw of the sessions' first numbers from all others.
@@ -58,7 +58,7 @@ pub(crate) struct World {
     pub(crate) oracle: Oracle,
     /// The first violation.
     pub(crate) violation: Option<String>,
-    /// The latest that bytes of a closed connection may arrive, milliseconds. With 0 they are lost.
+    /// Longest delay after which bytes of a closed connection may arrive, milliseconds. With 0 they are lost.
     pub(crate) max_late: u64,
     /// The unit at the LUN; for a volume, its first unit.
     pub(crate) lun: Lun,
@@ -72,13 +72,14 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
     /// When faults last began.
     pub(crate) wrong_since: Option<Instant>,
-    /// The only kind of trouble in this episode, if there are no other faults.
+    /// The class of the troubles (faults with a beginning and an end) in this episode, if they are of one
+    /// class and the only faults besides torn caches.
     pub(crate) alone: Option<Class>,
     /// The busy targets.
     pub(crate) silences: BTreeMap<usize, Silence>,
     /// The slow store, if flushes take time.
     pub(crate) slow_store: Option<SlowStore>,
-    /// Whether a trouble is in progress.
+    /// Whether a trouble (a fault with a beginning and an end) is in progress.
     pub(crate) has_trouble: bool,
     /// The portal that is cut off, if one is.
     pub(crate) cut_off: Option<usize>,

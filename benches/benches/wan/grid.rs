@@ -5,7 +5,8 @@ use std::time::Duration;
 use iscsi_initiator::{Policy, Tuning};
 use iscsi_tuner::Sends;
 
-use crate::trouble::Trouble;
+/// An error, as readable text.
+pub(crate) type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 const KIB: u64 = 1024;
 /// The send buffers of the full grid, in KiB of data.

@@ -11,8 +11,7 @@ use iscsi_lab::provenance;
 use iscsi_lab::result::{Machine, ResultFile};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::grid::Grid;
-use crate::trouble::Trouble;
+use crate::grid::{Grid, Trouble};
 use crate::variables::{OUT, RESULT, result_path};
 
 /// Time limit of the lab in seconds: twice the time of the full grid.

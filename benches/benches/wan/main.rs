@@ -13,14 +13,13 @@ mod launch;
 mod meter;
 mod stream;
 mod system;
-mod trouble;
 mod variables;
 mod work;
 
 use std::env;
 use std::process::ExitCode;
 
-use trouble::Trouble;
+use grid::Trouble;
 
 fn main() -> ExitCode {
     match start() {

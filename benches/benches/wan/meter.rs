@@ -7,10 +7,9 @@ use iscsi_lab::rate::mbit_per_s;
 use iscsi_lab::result::{Figure, Outcome};
 use serde_json::{Value, json};
 
-use crate::grid::Point;
+use crate::grid::{Point, Trouble};
 use crate::stream::{Progress, Stream, WRITE};
 use crate::system::link;
-use crate::trouble::Trouble;
 
 /// Number of samples of a point.
 pub(crate) const SAMPLES: u8 = 10;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::trouble::Trouble;
+use crate::grid::Trouble;
 
 /// Bytes of one write: the most immediate data that LIO accepts. So a write is one PDU and one round trip, and
 /// writes end as evenly as their bytes arrive.

@@ -9,8 +9,7 @@ use iscsi_lab::result::LinkConditions;
 use iscsi_lab::testbed::link_words;
 use tokio::process::Command;
 
-use crate::grid::{Buffer, Point};
-use crate::trouble::Trouble;
+use crate::grid::{Buffer, Point, Trouble};
 
 /// Rate of the link, Mbit/s (10^6 bits).
 const RATE: f64 = 100.0;

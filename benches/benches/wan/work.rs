@@ -10,11 +10,10 @@ use iscsi_lab::record::Record;
 use iscsi_lab::result::{Figure, Outcome, ResultFile};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::grid::{Grid, Point};
+use crate::grid::{Grid, Point, Trouble};
 use crate::meter::{Meter, SAMPLES, failed};
 use crate::stream::{DEPTH, Stream, WRITE};
 use crate::system::{RAISED, System, open_link};
-use crate::trouble::Trouble;
 use crate::variables::{RESULT, result_path};
 
 /// Measures all points. Returns the exit status: 1 if a point has no figure. The result file is complete after

@@ -26,8 +26,9 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Divides a disk of `len` bytes. The bytes at its end that are less than one block for each writer
-    /// belong to no writer. `None` if the whole disk has less than that.
+    /// Divides a disk of `len` bytes among the writers, with the same number of blocks for each. A rest at
+    /// the end of the disk that is too short for one more block per writer belongs to no writer. Returns
+    /// `None` if the disk is shorter than one block per writer.
     pub(crate) fn new(len: u64) -> Option<Self> {
         let each = len / (LEN * STRIDE);
         (each > 0).then_some(Self { each })

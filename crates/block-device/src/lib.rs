@@ -1,6 +1,15 @@
 //! A trait for devices of bytes, such as disks, files, stripes over several disks, and memory, with the limits
 //! and the errors of their requests.
 //!
+//! | type | what it is |
+//! |---|---|
+//! | [`Device`] | the trait: five methods are required, the others have defaults |
+//! | [`DeviceLimits`] | which requests are cheap, and whether there is a volatile cache |
+//! | [`DeviceError`], [`DeviceErrorKind`] | why a request failed: a kind to decide by, and the source of the error |
+//! | [`Extent`], [`ExtentState`] | which parts hold data, and which read as zeros |
+//! | [`RangeSet`] | a set of byte ranges |
+//! | [`BufferPool`] | a source of buffers for reads |
+//!
 //! Code that uses the trait works with any device:
 //!
 //! ```

@@ -119,7 +119,6 @@ mod error;
 mod host_files;
 mod job;
 mod joined;
-mod moment;
 mod passes;
 mod progress;
 mod survey;

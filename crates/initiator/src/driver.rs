@@ -308,6 +308,7 @@ impl Driver {
             let (portal, tsih) = (self.peer.portal().clone(), self.session.tsih());
             let leading = self.links.transports.iter().find(|transport| transport.cid == LEADING);
             let address = leading.and_then(Transport::tuner).map(|tuner| tuner.address().ip());
+            tracing::info!(%portal, tsih = tsih.0, "logged in");
             drop(self.shared.course.terms.set(LoginResult { negotiated, portal, address, tsih }));
         }
         self.links.update_window(&self.session, &self.shared);
@@ -357,6 +358,9 @@ impl Driver {
         let has_requests = self.requests.len() > 0;
         self.links.poll_kernel(&mut self.session, &self.shared, has_requests, self.now);
         for (cid, why) in self.links.stalled(&self.reach, self.session.awaited_data()) {
+            self.on_connection_lost(cid, why);
+        }
+        for (cid, why) in self.links.unacknowledged(|| self.requests.others_answer()) {
             self.on_connection_lost(cid, why);
         }
     }

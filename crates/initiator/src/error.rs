@@ -14,7 +14,6 @@ mod link;
 mod login;
 pub(crate) mod outlook;
 mod path;
-mod phrase;
 #[cfg(any(test, feature = "simulation"))]
 pub mod samples;
 pub(crate) mod sense;
@@ -42,9 +41,8 @@ pub use fault::Fault;
 pub use kind::ErrorKind;
 pub(crate) use link::LinkCause;
 pub(crate) use login::LoginFailure;
-pub(crate) use phrase::of_blocks;
 pub(crate) use session::SessionCause;
-pub(crate) use unit::UnitCause;
+pub(crate) use unit::{UnitCause, of_blocks};
 
 /// Reason why a request failed.
 ///

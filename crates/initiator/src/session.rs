@@ -318,8 +318,8 @@ impl Session {
         reading.ok_or_else(|| self.shared.reason_of_end())
     }
 
-    /// Measures each connection, the leading one first. The sum of their bytes is what the
-    /// connections that are still open have moved.
+    /// Measures each open connection, the leading one first. The bytes that closed connections have moved are
+    /// in none of the readings.
     ///
     /// # Errors
     /// When the session has ended.

@@ -142,6 +142,11 @@ impl Portal {
         self.change(|wire| wire.is_held = false);
     }
 
+    /// Drops all data that the portal's connections carry to the target from now on: nothing is acknowledged.
+    fn swallow(&self) {
+        self.change(|wire| wire.path = Some(PathModel::new([0, usize::MAX], None)));
+    }
+
     /// Closes the portal's connections at the initiator.
     fn cut(&self) {
         self.change(|wire| wire.is_closed = true);

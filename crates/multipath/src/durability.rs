@@ -2,23 +2,19 @@
 //!
 //! Design: `docs/design/flushes.md`.
 
-mod epoch;
 mod estimate;
 mod flush;
 pub mod flushing;
-mod losses;
 mod reports;
 mod standing;
 
-pub use epoch::Epoch;
 pub use estimate::FlushEstimate;
 pub use flush::Flush;
-pub use losses::LossCount;
+pub use reports::Epoch;
 pub use standing::{FlushRank, WitnessRank};
 
 use crate::by_path::ByPath;
 use crate::ids::PathId;
-use losses::Losses;
 use reports::Reports;
 
 /// The writes that the unit has acknowledged and that may not be on its medium yet, and the losses of such
@@ -67,6 +63,17 @@ struct OldestWrites {
     waiting: Option<Epoch>,
     /// The oldest write that the flush in progress covers.
     flushing: Option<Epoch>,
+}
+
+/// A number of losses. Each handle keeps the number that it has reported.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct LossCount(pub u64);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    count: LossCount,
+    /// The highest number of losses that any handle has reported.
+    reported: LossCount,
 }
 
 impl Durability {
@@ -179,6 +186,31 @@ impl Durability {
 impl OldestWrites {
     fn add(&mut self, begun: Epoch) {
         self.waiting = Some(self.waiting.map_or(begun, |oldest| oldest.min(begun)));
+    }
+}
+
+impl Losses {
+    const fn add(&mut self) {
+        self.count.0 += 1;
+    }
+
+    const fn count(&self) -> LossCount {
+        self.count
+    }
+
+    const fn reported(&self) -> LossCount {
+        self.reported
+    }
+
+    /// Returns whether some handle has reported every loss. If not, the next flush that ends reports a
+    /// loss anyway.
+    fn are_reported(&self) -> bool {
+        self.reported == self.count
+    }
+
+    fn report(&mut self) -> LossCount {
+        self.reported = self.count;
+        self.count
     }
 }
 

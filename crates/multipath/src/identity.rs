@@ -6,7 +6,6 @@
 mod blocks;
 mod capacity;
 mod forms;
-mod medium;
 mod name;
 mod profile;
 mod reasons;
@@ -27,7 +26,6 @@ use std::hash::{Hash, Hasher};
 
 use crate::by_path::ByPath;
 use crate::ids::PathId;
-use medium::Medium;
 pub(crate) use reasons::Before;
 use reasons::Revalidation;
 use size::Size;
@@ -75,6 +73,16 @@ pub struct KnownUnit {
     pub is_removable: bool,
     /// Capacity when the unit became known, in bytes.
     pub capacity: u64,
+}
+
+/// Reports of the unit about its medium. The unit keeps its name with each medium, so no command can
+/// distinguish two media.
+#[derive(Clone, Copy, Debug, Default)]
+struct Medium {
+    /// Whether a change was ever reported, before or after the unit became known.
+    is_reported: bool,
+    /// Whether the medium may be another one than the known one.
+    is_in_question: bool,
 }
 
 impl Identity {
@@ -228,8 +236,8 @@ impl Identity {
     }
 
     /// Records that the medium may be another one (NOT READY TO READY CHANGE). If the known unit has a
-    /// removable medium, no path may be used any more. Before the unit is known, the present medium will be
-    /// the known one.
+    /// removable medium, no path may be used any more. If the unit is not known yet, all paths may still be
+    /// used, because the unit becomes known with the new medium.
     pub fn on_ready_change(&mut self) {
         let was_known = self.unit.is_some_and(|unit| unit.is_removable);
         self.medium.may_have_changed(was_known);
@@ -279,6 +287,23 @@ impl Identity {
     /// [`RangeError`], which shows whether the range was ever on the unit.
     pub const fn check_range(&self, offset: u64, len: u64) -> Result<(), RangeError> {
         self.size.check(offset, len)
+    }
+}
+
+impl Medium {
+    /// Records a report of a change. `was_known` is whether the medium is removable and was known by then.
+    const fn may_have_changed(&mut self, was_known: bool) {
+        self.is_reported = true;
+        self.is_in_question |= was_known;
+    }
+
+    const fn is_reported(self) -> bool {
+        self.is_reported
+    }
+
+    /// Returns whether nothing may be sent to the unit any more, over any path.
+    const fn is_in_question(self) -> bool {
+        self.is_in_question
     }
 }
 

@@ -13,7 +13,6 @@ mod back_off;
 mod candidates;
 mod credential_tries;
 mod lifetime;
-mod outlook;
 #[cfg(test)]
 mod tests;
 
@@ -25,9 +24,9 @@ use crate::ids::PortalId;
 use crate::reconnect::candidates::Candidates;
 
 pub use back_off::{BackOff, JitteredBackOff};
+pub use candidates::Outlook;
 pub use credential_tries::CredentialTries;
 pub use lifetime::Lifetime;
-pub use outlook::Outlook;
 
 /// Pauses and limits of the tries for one session.
 #[derive(Clone, Debug)]

@@ -185,7 +185,8 @@ impl Topology {
         admission.unwrap_or(Admission::Dismiss)
     }
 
-    /// Records that opening a session has failed, or that the session was closed again because the disk ends.
+    /// Records that opening a session has failed, or that the session was closed again because the disk is
+    /// being closed.
     pub fn ended(&mut self, id: OpenId, now: Instant) {
         if let Some(open) = self.take(id)
             && open.why == Why::Better

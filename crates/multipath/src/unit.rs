@@ -2,10 +2,8 @@
 
 mod end;
 mod fingerprint;
-mod sense;
 
-pub use end::{CommandEnd, CommandFacts, Effects};
-pub use sense::{is_write_failure, may_be_another_unit};
+pub use end::{CommandEnd, CommandFacts, Effects, is_write_failure, may_be_another_unit};
 
 use crate::by_path::ByPath;
 use crate::commands::{CommandNumber, Commands};

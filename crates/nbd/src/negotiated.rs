@@ -1,7 +1,19 @@
 //! The result of a handshake.
 
 use crate::export::Export;
-use crate::meta_context::MetaContext;
+
+/// The context that reports where data and zeros are: [`crate::Extent::HOLE`] and [`crate::Extent::ZERO`]
+/// (NBD, "`base:allocation` metadata context").
+pub const BASE_ALLOCATION: &str = "base:allocation";
+
+/// A metadata context that was selected for a connection (NBD, "Metadata querying").
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct MetaContext {
+    /// Id of the context in replies; chosen by the server, valid for the connection.
+    pub id: u32,
+    /// Name of the context: a namespace, a colon, and a name within the namespace.
+    pub name: String,
+}
 
 /// The result of the negotiation between client and server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -17,13 +17,38 @@
 //!
 //! Decoding ignores reserved fields and refuses reserved codes. No input panics.
 //!
-//! | file | holds |
+//! It is meant for initiators, targets, and tools that show captured traffic. This example encodes the header of
+//! a ping, and decodes it as a target does:
+//!
+//! ```
+//! use iscsi_pdu::scsi::Lun;
+//! use iscsi_pdu::{CmdSn, Digest, FrameLayout, Header, InitiatorPdu, Itt, NopOut, StatSn};
+//!
+//! let mut bhs = NopOut {
+//!     immediate: false,
+//!     lun: Lun::ZERO,
+//!     itt: Itt::new(7),
+//!     ttt: None,
+//!     cmd_sn: CmdSn::new(1),
+//!     exp_stat_sn: StatSn::new(1),
+//! }
+//! .encode();
+//! bhs.set_data_len(5);
+//! let layout = FrameLayout::of(&bhs, Digest::None, Digest::Crc32c);
+//! assert_eq!((layout.data_offset(), layout.total_len()), (48, 48 + 5 + 3 + 4));
+//!
+//! let InitiatorPdu::NopOut(ping) = InitiatorPdu::decode(&Header::from(bhs))? else { unreachable!() };
+//! assert_eq!((ping.cmd_sn, ping.itt), (CmdSn::new(1), Itt::new(7)));
+//! # Ok::<(), iscsi_pdu::DecodeError>(())
+//! ```
+//!
+//! | types | what they are |
 //! |---|---|
-//! | `bhs.rs`, `frame.rs`, `digest.rs` | the parts of a PDU |
-//! | `opcode.rs`, `message.rs` | the kinds of PDUs |
-//! | one file per pair of PDUs, named as in RFC 7143 §11 | the fields of PDUs |
-//! | `tag.rs`, `serial.rs` | tags and sequence numbers |
-//! | `name.rs`, `target_address.rs` | names and addresses in text |
+//! | [`InitiatorPdu`], [`TargetPdu`] | any PDU of a side; each variant is a type of its own, such as [`LoginRequest`] or [`DataIn`] |
+//! | [`Bhs`], [`Header`], [`FrameLayout`], [`Digest`], [`Crc32c`] | the parts of a PDU and their lengths |
+//! | [`CmdSn`], [`StatSn`], [`DataSn`], [`R2tSn`] | sequence numbers, compared as RFC 1982 says |
+//! | [`Itt`], [`Ttt`], [`Isid`], [`Tsih`], [`Cid`] | tags and identifiers |
+//! | [`IscsiName`], [`TargetAddress`] | names and addresses in text |
 //! | [`keys`] | key=value text and the table of all keys |
 //! | [`scsi`] | LUNs, CDBs, status, sense, and the data of commands |
 #![forbid(unsafe_code)]

@@ -250,7 +250,7 @@ impl LoginStatus {
     /// The target was removed.
     pub const TARGET_REMOVED: Self = Self { class: 2, detail: 4 };
 
-    /// Returns whether the login continues, or is complete.
+    /// Returns whether the status is a success: the login continues or is complete.
     pub const fn is_success(self) -> bool {
         self.class == Self::CLASS_SUCCESS
     }

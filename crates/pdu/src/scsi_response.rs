@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(response.response, ServiceResponse::TARGET_FAILURE);
     }
 
-    /// LAY-19: the length before the sense data may be too large for the segment.
+    /// LAY-19: if the length before the sense data exceeds the segment, the sense data ends with the segment.
     #[test]
     fn rd_13_sense_is_bounded_by_the_segment() {
         let sense = |data: &'static [u8]| sense_of(&Bytes::from_static(data));

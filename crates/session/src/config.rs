@@ -244,6 +244,8 @@ impl Default for Offer {
     /// Returns an offer for long links: no round trip before the first burst, bursts of up to 16 MiB, 32
     /// R2Ts.
     fn default() -> Self {
+        // `iscsi-initiator` proposes the bursts and the R2Ts of its plan instead: `offer` in `policy.rs` of
+        // `iscsi-tuner`.
         Self {
             header_digest: DigestOffer::NoneFirst,
             data_digest: DigestOffer::NoneFirst,

@@ -12,7 +12,6 @@
 //! Without credentials the login starts in the second stage and so takes a single round trip.
 
 mod chap_exchange;
-mod credentials;
 mod error;
 pub(crate) mod logins;
 mod negotiate;

@@ -23,7 +23,7 @@ impl Deficit {
         self.owed().div_ceil(weight.max(1).into())
     }
 
-    /// Pays for a round of length `round`.
+    /// Reduces the debt by the payment of a class in one round: the length `round`, times `weight`.
     pub(crate) fn pay(&mut self, round: u128, weight: u64) {
         let paid = i128::try_from(round.saturating_mul(weight.into())).unwrap_or(i128::MAX);
         // A credit stays as it is: rounds do not save up turns.

@@ -189,8 +189,8 @@ mod tests {
         limit.of_link(copes_with_loss).filter(|limit| *limit < max)
     }
 
-    /// Each line: round trip and mean answer time in milliseconds, then the wait for answers and the wait for
-    /// write data.
+    /// Each line of the table has four times in milliseconds: the round trip, the mean answer time, the
+    /// expected wait for answers, and the expected wait for write data.
     #[test]
     fn the_wait_is_what_answers_take_or_what_a_target_puts_up_with() {
         let millis = Duration::from_millis;
@@ -217,7 +217,8 @@ mod tests {
         const HOUR: u64 = 3_600_000;
         let start = Instant::now();
         let mut limit = WriteLimit::default();
-        // Each line: milliseconds, segments, round trip, smallest round trip in milliseconds.
+        // Each line has the time of a reading, the congestion window in segments, the round trip, and the
+        // smallest round trip. The times are in milliseconds.
         for (at, window, rtt, min_rtt) in [
             (0, 100, 100, 100),
             (50, 4000, 100, 100),

@@ -1,5 +1,21 @@
 //! Plans TCP settings, and the transfers above TCP, from measurements of a link.
 //!
+//! It is meant for programs that move data over long links, and want to know why a link is not full:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use iscsi_tuner::{Limits, Measurement, Rate, Rtt, Tuning, plan};
+//!
+//! let mut link = Measurement::default();
+//! link.rtt = Some(Rtt::first(Duration::from_millis(100)));
+//! link.bandwidth = Some(Rate::GIGABIT);
+//! // Each number of the plan has its reason.
+//! let plan = plan(&link, &Limits::default(), &Tuning::default());
+//! assert!(plan.connections.value >= 1 && !plan.connections.reason.is_empty());
+//! println!("{plan}");
+//! ```
+//!
 //! | input | result |
 //! |---|---|
 //! | [`TcpInfo`], [`Rtt`]: reports of the kernel, and pings | [`Measurement`] |

@@ -17,9 +17,9 @@ use crate::classes::{Classes, ClassesError, Fund};
 use crate::lines::{Line, Lines};
 use crate::sharing::{Asked, Limits, Reply, divided};
 
-/// Most processes that may share the tree.
+/// Largest number of processes that may share the tree.
 pub(crate) const MAX_CLIENTS: usize = 48;
-/// Most requests of a client that wait or are in flight.
+/// Largest number of concurrent requests of one client: those that wait for a grant, and those in flight.
 const MAX_REQUESTS: usize = 4096;
 
 /// The clients: processes that share the tree of classes of this process. Clones share the state.

@@ -4,7 +4,7 @@ mod commands;
 mod comparison;
 mod delta;
 mod guard;
-mod in_use;
+mod in_passes;
 mod later;
 mod resumption;
 mod transfer;

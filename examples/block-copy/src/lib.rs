@@ -48,7 +48,6 @@ pub mod passes;
 pub mod plan;
 pub mod progress;
 mod ranges;
-mod rate;
 pub mod reach;
 mod refusal;
 pub mod report;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use iscsi_copy::{NbdError, NbdUri};
 use iscsi_examples_common::program::ProgramError;
-use iscsi_examples_common::{unit, volume};
+use iscsi_examples_common::{place, volume};
 use iscsi_initiator::Url;
 use iscsi_volume::Description;
 
@@ -55,7 +55,7 @@ impl Location {
                 text.parse().map(Self::Export).map_err(|cause: NbdError| Error::Nbd { side, cause })
             }
             Some(text) if text.contains("://") => {
-                let url = unit::parse_url(text)
+                let url = place::parse_url(text)
                     .map_err(|cause| Error::Unit { side, cause: cause.into() })?;
                 Ok(Self::Unit(Box::new(url)))
             }

@@ -12,8 +12,7 @@ use crate::end::UnitEnd;
 use crate::ends::Ends;
 use crate::json_lines::JsonLines;
 use crate::progress::Progress;
-use crate::rate::mbit_per_s;
-use crate::standing::Standing;
+use crate::standing::{Standing, mbit_per_s};
 
 /// Interval of updates of the display.
 const REFRESH: Duration = Duration::from_millis(100);

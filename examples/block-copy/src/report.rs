@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::passes::PassesReport;
 use crate::plan::CopyPlan;
-use crate::rate::mbit_per_s;
 use crate::reach::Reach;
 use crate::side::Side;
+use crate::standing::mbit_per_s;
 use iscsi_tuner::Size;
 
 /// The report of a copy. For a failed copy, it covers the time up to the failure.

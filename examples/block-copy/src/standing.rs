@@ -8,7 +8,6 @@ use iscsi_tuner::Size;
 use serde_json::{Value, json};
 
 use crate::activity::Activity;
-use crate::rate::mbit_per_s;
 
 /// The state of a running pass at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +107,14 @@ impl fmt::Display for Standing {
         let Some(trip) = self.round_trip else { return Ok(()) };
         write!(f, ", RTT {:.2} ms", trip.as_secs_f64() * 1e3)
     }
+}
+
+/// Returns a rate in Mbit/s (10^6 bits); 0 if the time is 0.
+pub(crate) fn mbit_per_s(bytes: u64, time: Duration) -> f64 {
+    let seconds = time.as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "a rate is a rounded number")]
+    let bits = bytes as f64 * 8.0;
+    if seconds > 0.0 { bits / seconds / 1e6 } else { 0.0 }
 }
 
 /// Returns `bytes` as a share of `total`, in whole percent, rounded down.

@@ -18,7 +18,6 @@ mod listen;
 mod losses;
 mod manual;
 mod memory;
-mod open_files;
 mod outbox;
 mod pace;
 mod requests;

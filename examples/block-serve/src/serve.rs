@@ -4,10 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
-use iscsi_examples_common::place::{Opened, Place, portals};
+use iscsi_examples_common::place::{Opened, Place, initiator, portals};
 use iscsi_examples_common::program::ProgramError;
-use iscsi_examples_common::unit;
 use iscsi_initiator::{OnRetryTimeout, Options};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::args::Args;
@@ -15,13 +15,14 @@ use crate::error::Error;
 use crate::export::describe;
 use crate::layers::Layers;
 use crate::listen::{Address, Listener};
-use crate::open_files;
 use crate::resizes;
 use crate::server::Server;
 use crate::stop::Stop;
 
 /// Interval at which an idle unit is polled for changes, unless the URL sets another interval.
 const POLL: Duration = Duration::from_secs(30);
+/// Number of files that are kept free for sessions, which must be able to reconnect, and for everything else.
+const OTHERS: usize = 96;
 
 /// A server that is ready for clients.
 #[derive(Debug)]
@@ -127,13 +128,23 @@ impl Ready {
 
 /// Returns the number of places for clients. The limit of open files may reduce it.
 fn max_clients(args: &Args) -> usize {
-    let (wanted, room) = (usize::from(args.clients.max_clients), open_files::max_clients());
+    let (wanted, room) = (usize::from(args.clients.max_clients), room_for_clients());
     if room < wanted {
         tracing::warn!(
             "the limit of open files leaves room for {room} clients, and --max-clients is {wanted}; raise the limit (ulimit -n, or LimitNOFILE= in a unit of systemd)"
         );
     }
     wanted.min(room)
+}
+
+/// Raises the limit of open files as far as possible. Returns the number of clients that it has room for, at
+/// least 1: each client and each session is an open file.
+#[must_use]
+fn room_for_clients() -> usize {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return usize::MAX };
+    // The soft limit protects programs that use select(2). This program does not, so it raises the limit.
+    let limit = if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft };
+    usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(OTHERS).max(1)
 }
 
 async fn listen(args: &Args) -> Result<Vec<Listener>, Error> {
@@ -176,6 +187,6 @@ async fn open(args: &Args) -> Result<Opened, Error> {
     if let Some(seconds) = args.link.retry_timeout {
         options = options.with_retry_timeout(Duration::from_secs(seconds.into()));
     }
-    let initiator = unit::initiator(args.link.initiator_name.as_deref(), options)?;
+    let initiator = initiator(args.link.initiator_name.as_deref(), options)?;
     Ok(place.open(&initiator).await?)
 }

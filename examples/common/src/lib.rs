@@ -14,14 +14,13 @@
 //! | [`output`] | standard output and standard error |
 //! | [`credentials`], [`password_file`] | the password of each unit; the file that it is read from |
 //! | [`boxed`] | futures that are compiled in the crate that makes them |
-//! | [`place`], [`volume`] | a unit to open, or a volume of several units and the file that describes it |
+//! | [`place`], [`volume`] | the initiator; a unit to open, or a volume of several units and the file that describes it |
 //! | [`program`] | the start, the work and the exit status of a program |
 //! | [`sentence`] | the message of an error: the fact, and what the reader can do |
 //! | [`session_count`] | the number of sessions of a unit |
 //! | [`standard_output`] | recognises standard output under its other names |
 //! | [`stop`] | requests to stop early, and the signals that make them |
 //! | [`time`] | times on the command line |
-//! | [`mod@unit`] | the unit that the command line names, and the initiator |
 #![forbid(unsafe_code)]
 
 pub mod amounts;
@@ -44,5 +43,4 @@ pub mod session_count;
 pub mod standard_output;
 pub mod stop;
 pub mod time;
-pub mod unit;
 pub mod volume;

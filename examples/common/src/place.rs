@@ -1,4 +1,4 @@
-//! Opens the units and volumes that the command line names.
+//! Opens the units and volumes that the command line names, and creates the initiator that opens them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use iscsi_initiator::device::Device;
-use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Url};
+use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, Options, Url, UrlError};
 use iscsi_volume::{Description, Volume};
 use thiserror::Error as ThisError;
 
 use crate::failure::Kind;
 use crate::sentence::Sentence;
-use crate::unit;
 use crate::volume::{self, VolumeError};
 
 /// A unit or a volume, as the command line names it.
@@ -66,7 +65,7 @@ impl Place {
                 let description = volume::load(&path).await?;
                 Ok(Self::Volume(path, description.into()))
             }
-            None => Ok(Self::Unit(unit::parse_url(text)?.into())),
+            None => Ok(Self::Unit(parse_url(text)?.into())),
         }
     }
 
@@ -125,6 +124,33 @@ impl Opened {
             }
         }
         failed
+    }
+}
+
+/// Parses the URL of a logical unit.
+///
+/// # Errors
+/// What is wrong with the URL, without its password. It is [`UrlError::PortalOnly`] or [`UrlError::NoUnit`] if
+/// the URL names no unit.
+pub fn parse_url(text: &str) -> Result<Url, Error> {
+    let url = Url::parse(text)?;
+    if url.target.is_none() {
+        return Err(UrlError::PortalOnly.into());
+    }
+    if url.lun.is_none() {
+        return Err(UrlError::NoUnit.into());
+    }
+    Ok(url)
+}
+
+/// Returns the initiator with the name `name`, or with a name made from this host's name and identity.
+///
+/// # Errors
+/// If the name is invalid.
+pub fn initiator(name: Option<&str>, options: Options) -> Result<Initiator, Error> {
+    match name {
+        Some(name) => Initiator::with_options(name, options),
+        None => Initiator::with_default_name(options),
     }
 }
 

@@ -1,18 +1,17 @@
-//! Opens and closes sessions.
+//! Opens and closes sessions, and finds the units that URLs name.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use iscsi_examples_common::credentials::PasswordFiles;
+use iscsi_examples_common::place;
 use iscsi_examples_common::program::ProgramError;
-use iscsi_examples_common::{place, unit};
-use iscsi_initiator::{Disk, Initiator, LogicalUnit, Options, Session, Url};
+use iscsi_initiator::{Disk, ErrorKind, Initiator, LogicalUnit, Options, Session, Url, UrlError};
 use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::stop::Stop;
-use crate::unit::named;
 
 /// Time limit of a logout if no data can be lost.
 const LOGOUT: Duration = Duration::from_secs(3);
@@ -66,7 +65,7 @@ impl Connector {
     /// If the name is invalid.
     pub fn initiator(&self, options: Options) -> Result<Initiator, Error> {
         let options = options.with_open_timeout(self.wait);
-        Ok(unit::initiator(self.initiator_name.as_deref(), options)?)
+        Ok(place::initiator(self.initiator_name.as_deref(), options)?)
     }
 
     /// Parses a URL, and adds its passwords.
@@ -152,4 +151,17 @@ impl Connector {
 /// What is wrong with the URL, without its password.
 pub fn parse(url: &str) -> Result<Url, Error> {
     Ok(Url::parse(url).map_err(iscsi_initiator::Error::from)?)
+}
+
+/// Returns the unit that a URL names. It may be of any type, and the target may use any format of LUNs.
+///
+/// # Errors
+/// [`UrlError::NoUnit`], or the errors of [`LogicalUnit::check_present`].
+pub async fn named(session: &Session, url: &Url) -> Result<LogicalUnit, iscsi_initiator::Error> {
+    let lun = url.lun.ok_or(UrlError::NoUnit)?;
+    let unit = session.logical_unit(lun);
+    match unit.check_present().await {
+        Err(error) if error.kind() == ErrorKind::NotFound => session.listed_unit(lun).await,
+        result => result.map(|_| unit),
+    }
 }

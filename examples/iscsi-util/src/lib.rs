@@ -8,7 +8,7 @@
 //! | [`discover`], [`luns`], [`inquiry`], [`capacity`], [`extents`] | commands that show targets and units |
 //! | [`ping`], [`perf`] | commands that measure |
 //! | [`discard`], [`reservations`], [`mod@reserve`], [`port_groups`], [`volume`] | other commands |
-//! | [`connector`], [`mod@unit`] | opening and closing of sessions, and finding units |
+//! | [`connector`] | opening and closing of sessions, and finding units |
 //! | [`report`], [`table`] | the output, as readable text and as JSON |
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,6 @@ pub mod report;
 pub mod reservations;
 pub mod reserve;
 pub mod table;
-pub mod unit;
 pub mod volume;
 
 pub use answer::run;

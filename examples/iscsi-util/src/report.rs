@@ -16,7 +16,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Creates a complete result. If `members` is no object, the JSON object gets no members of this command.
+    /// Creates a complete result. If `members` is not a JSON object, it is ignored: then the JSON object has
+    /// only the members that all commands have.
     #[must_use]
     pub fn new(text: String, members: Value) -> Self {
         let members = if let Value::Object(members) = members { members } else { Map::new() };

@@ -15,7 +15,6 @@ use serde_json::json;
 use crate::connector::{self, Connector};
 use crate::error::Error;
 use crate::report::Report;
-use crate::unit;
 
 /// The random part of the ISID of all runs, unless `--isid` sets another.
 const ISID: [u8; 3] = *b"utl";
@@ -51,7 +50,7 @@ pub struct Register {
     pub change: Change,
     /// Keep registrations over a loss of power (APTPL).
     ///
-    /// If the unit can.
+    /// A unit that does not support this refuses the registration.
     #[arg(long, help_heading = heading::RESERVATION)]
     pub persist: bool,
 }
@@ -135,7 +134,7 @@ impl Change {
             .into());
         }
         let work = async |session: &Session, url: &Url| {
-            let unit = connector.unless(unit::named(session, url)).await??;
+            let unit = connector.unless(connector::named(session, url)).await??;
             let work = unit.persistent_reserve_out(&change);
             let work = connector.stop.hurry(work).await;
             work.ok_or(Error::Abandoned("a change of reservations"))?.map_err(advised)?;

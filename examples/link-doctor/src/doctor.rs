@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
 use iscsi_examples_common::program::ProgramError;
-use iscsi_examples_common::{unit, volume};
+use iscsi_examples_common::{place, volume};
 use iscsi_initiator::{Disk, Initiator, Negotiated, Options, Reading, Session, Timeouts, Url};
 use tokio::time::timeout;
 
@@ -70,7 +70,7 @@ fn initiator(args: &Args) -> Result<Initiator, Error> {
         let bytes = options.max_bytes_in_flight().max(wanted);
         options = options.with_max_bytes_in_flight(bytes);
     }
-    Ok(unit::initiator(args.initiator_name.as_deref(), options)?)
+    Ok(place::initiator(args.initiator_name.as_deref(), options)?)
 }
 
 /// An examination of a session.

@@ -11,8 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::job::Job;
 use super::qmp::Qmp;
-use super::socket::socket;
-use super::unit::{self, Unit};
+use super::unit::{self, Unit, socket};
 use crate::error::Error;
 use crate::peers::not_started;
 use crate::process::Group;

@@ -1,8 +1,9 @@
 //! Connects QEMU to the unit: by its own iSCSI driver, or through this project's server.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
-use super::socket::socket;
 use crate::error::Error;
 use crate::peers::{Bench, Server};
 use crate::result::Outcome;
@@ -50,6 +51,11 @@ impl Unit {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the path of a Unix socket in the lab's own folder.
+pub(super) fn socket(name: &str) -> PathBuf {
+    PathBuf::from(format!("/run/lab-{name}.sock"))
 }
 
 /// Returns the outcome of an error of `blockdev-add`. If QEMU lacks its iSCSI part, it does not know the

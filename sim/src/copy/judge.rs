@@ -85,7 +85,8 @@ impl Judge {
     /// The first block that has other data.
     pub(crate) fn image(&self, world: &World) -> Result<(), String> {
         if self.in_use.is_some() {
-            // A source in use may have been read at any time, so a block may have the data of any time.
+            // A source in use is written to during the copy, and each of its blocks may have been read before
+            // or after any of these writes. So the data of the blocks is not checked here.
             return Ok(());
         }
         let disk = world.lun.disk();

@@ -57,9 +57,10 @@ impl Copies<'_> {
             begun: self.shared.lock().oracle.now(),
             has_connections,
             was_blind: job.is_blind,
-            // A stream cannot skip ranges, so it copies all of them.
+            // Ranges that earlier runs have copied. The copy must not write them again.
             done: match job.kind {
-                // The source may have changed anywhere, so every range may be copied again.
+                // The copy may write every range again, because a stream cannot skip ranges, and a source in
+                // use may have changed anywhere.
                 Kind::Stream | Kind::InUse => RangeSet::new(),
                 Kind::Device | Kind::Unit => options.done.clone(),
             },

@@ -41,8 +41,8 @@ pub(crate) fn local_depth(io_size: usize) -> usize {
 const TICK: Duration = Duration::from_millis(20);
 /// Resolution of modification times in file systems that store whole seconds (ext3, FAT).
 const COARSE_TICK: Duration = Duration::from_secs(2);
-/// Alignment of holes in block devices, bytes: they punch multiples of their logical block, which is mostly
-/// this long or a part of it.
+/// Alignment of the holes that are punched in block devices, bytes. A device punches only whole logical
+/// blocks, and most devices have logical blocks of this length or of a divisor of it.
 const BLOCK: u64 = 4 << 10;
 /// Largest number of extents in one report.
 const MAX_EXTENTS: usize = 1024;

@@ -16,7 +16,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Creates a window of `range`, as far as the device has it.
+    /// Creates a window of `range`. The part of `range` beyond the end of the device is left out.
     pub(crate) fn new(device: Arc<dyn Device>, range: Range<u64>) -> Self {
         let end = range.end.min(device.capacity());
         Self { device, range: range.start.min(end)..end }

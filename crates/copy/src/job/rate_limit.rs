@@ -1,8 +1,9 @@
 //! Limits the rate at which a copy moves bytes.
 
+use std::future::pending;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 /// Longest idle time, caused by a pause or a busy machine, whose unused bytes may be sent later, above the
 /// rate.
@@ -88,6 +89,14 @@ impl RateLimits {
 
 fn nanoseconds(count: u128) -> Duration {
     Duration::from_nanos(u64::try_from(count.min(MAX_DEBT)).unwrap_or(u64::MAX))
+}
+
+/// Waits until a time; without one, for ever.
+pub(crate) async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
+    }
 }
 
 #[cfg(test)]

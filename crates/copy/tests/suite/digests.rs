@@ -151,7 +151,7 @@ async fn a_destination_is_verified_without_its_source() {
     {
         to.lock().bytes[at] ^= 1;
         let expected = match len {
-            // Zeros are expected in this block, so the exact byte is found.
+            // The digest says that this block holds zeros, so the exact byte that is not zero is reported.
             0 => Difference::At(at as u64),
             len => Difference::Within { offset: offset as u64, len: len as u64 },
         };

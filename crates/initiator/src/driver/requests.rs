@@ -47,6 +47,13 @@ impl Requests {
         self.pending.len()
     }
 
+    /// Returns whether a disk has answers over another portal, while the path of this session has completed nothing
+    /// for long.
+    pub(super) fn others_answer(&self) -> bool {
+        let mut listeners = self.pending.values().filter_map(|it| it.holds.listener.as_ref());
+        listeners.any(Listener::others_answer)
+    }
+
     /// Returns whether so many requests are unsent that they should be sent before more are added. If all
     /// requests in flight were sent together, initiator and target would take turns: each would be idle while
     /// the other works (docs/design/hot-path.md).

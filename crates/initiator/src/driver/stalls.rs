@@ -1,5 +1,5 @@
-//! Detects connections that stand still as if their path dropped long packets, and closes those whose path
-//! drops them.
+//! Detects connections that stand still: those whose path drops long packets, and those whose target host
+//! acknowledges nothing while other paths of the disk answer. Closes them.
 //!
 //! A dead link, a target that is gone and a busy disk look the same to the initiator. So a trial over separate
 //! connections finds out whether the path is the cause
@@ -11,6 +11,8 @@ use iscsi_pdu::Cid;
 use iscsi_session::TransportError;
 
 use super::links::Links;
+use super::measure::tuner::Tuner;
+use super::transports::Transport;
 use crate::driver::connector::{Reach, Segments};
 
 impl Links {
@@ -37,5 +39,24 @@ impl Links {
             }
         }
         lost
+    }
+
+    /// Returns the connections to close because the target's host acknowledges nothing, if `others_answer` returns
+    /// that the disk has answers over other portals meanwhile. Otherwise the connection waits for the time limit of
+    /// its NOP-Out (RFC 7143 §11.18), because the link may work again soon, and nothing could be done without it.
+    pub(super) fn unacknowledged(
+        &self,
+        others_answer: impl Fn() -> bool,
+    ) -> Vec<(Cid, TransportError)> {
+        let is_silent = |transport: &&Transport| {
+            transport.is_logged_in && transport.tuner().is_some_and(Tuner::is_host_silent)
+        };
+        let silent: Vec<_> =
+            self.transports.iter().filter(is_silent).map(|transport| transport.cid).collect();
+        if silent.is_empty() || !others_answer() {
+            return Vec::new();
+        }
+        let why = "the host of the target acknowledges nothing, and other paths answer";
+        silent.into_iter().map(|cid| (cid, TransportError::Io(why.to_owned()))).collect()
     }
 }

@@ -97,8 +97,8 @@ pub enum ErrorKind {
     /// Unflushed writes may be lost from the unit's cache: write the data again.
     #[doc(alias = "lost write")]
     UnflushedWritesLost,
-    /// The target may still execute a write of a lost session: write nothing to that range until the target
-    /// has dropped the session.
+    /// The target may still execute a write of a lost session: write nothing to the range of that write until
+    /// the target has dropped the session.
     Unsettled,
     /// The target broke the protocol, contradicts itself, or ends each session that carries the
     /// command: check that an iSCSI target listens at the port; if so, it has a defect.

@@ -1,5 +1,7 @@
 //! Defines the errors of the unit: its responses, its identity, and access to it.
 
+use std::ops::Range;
+
 use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
 use thiserror::Error;
@@ -7,7 +9,6 @@ use thiserror::Error;
 use crate::error::advice::Advice;
 use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
-use crate::error::phrase::meaning;
 use crate::error::sense::{advice_on_sense, advice_on_status, kind_of_sense, kind_of_status};
 
 /// Reason that lies with the logical unit: its responses, its identity, its cache, its reservations.
@@ -282,5 +283,23 @@ impl UnitCause {
         } else {
             None
         }
+    }
+}
+
+/// Returns the blocks of a command, as a part of a sentence.
+pub(crate) fn of_blocks(blocks: Option<&Range<u64>>) -> String {
+    blocks.map_or_else(String::new, |blocks| {
+        format!(" of blocks {} to {}", blocks.start, blocks.end.saturating_sub(1))
+    })
+}
+
+/// Returns the meaning of a SCSI status that is not an error of the command itself, as text to append to the
+/// status's name.
+const fn meaning(status: Status) -> &'static str {
+    match status {
+        Status::RESERVATION_CONFLICT => ": another initiator holds a reservation of the unit",
+        Status::CHECK_CONDITION => ", and the unit does not say why",
+        Status::BUSY | Status::TASK_SET_FULL => " again and again",
+        _ => "",
     }
 }

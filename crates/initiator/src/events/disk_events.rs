@@ -12,8 +12,8 @@ use crate::events::publisher::{Publisher, Subscription};
 /// Events of a disk: a subscription from [`Disk::events`](crate::Disk::events).
 ///
 /// Each subscription receives each event. If the unit reports the same kind of change several times between
-/// two calls, they are received as one event. For the capacity, that event has the first and the last value.
-/// Up to 64 events wait for a slow receiver; after that the oldest ones are dropped, and
+/// two calls of `next`, the reports are received as one event. For the capacity, that event has the first and
+/// the last value. Up to 64 events wait for a slow receiver; after that the oldest ones are dropped, and
 /// [`DiskEvent::Missed`] counts them.
 #[derive(Debug)]
 pub struct DiskEvents {
@@ -84,8 +84,8 @@ impl EventLog {
     }
 }
 
-/// Returns whether an event of the unit repeats an event that waits, because each session receives a report
-/// of the same change.
+/// Returns whether an event of the unit repeats an event that waits. Repetitions occur because the unit
+/// reports the same change to each session.
 fn repeats(event: &DiskEvent, waiting: &DiskEvent) -> bool {
     use DiskEvent::{
         AccessStatesChanged, InquiryDataChanged, ReportedLunsChanged, Reset, UnitAttention,

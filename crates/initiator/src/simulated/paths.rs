@@ -7,6 +7,7 @@ use iscsi_shaper::{Class, RateLimit};
 use iscsi_testkit::fault::Fault;
 use iscsi_testkit::scsi::{Access, Sense};
 use tokio::task::JoinSet;
+use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -410,4 +411,42 @@ async fn paths_are_not_busy_with_what_a_class_holds_back() {
     assert!(rig.paths.budget().has_waiters());
     assert!(!rig.paths.progress().is_busy);
     drop(requests);
+}
+
+/// Reads every 100 ms, over a path whose host acknowledges nothing from the beginning, and over another one. Returns
+/// when the session of the first path ends, within `limit`.
+async fn silent_session_ends(rig: &Rig, limit: Duration) -> Result<Error, Elapsed> {
+    let session = rig.paths.open()[0].1.unit.session().clone();
+    rig.network.portals[0].swallow();
+    let mut reads = JoinSet::new();
+    let asking = async {
+        for at in 0.. {
+            reads.spawn(rig.read(at));
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let ended = async {
+        tokio::select! {
+            ended = session.closed() => ended.expect_err("no logout was requested"),
+            () = asking => unreachable!(),
+        }
+    };
+    timeout(limit, ended).await
+}
+
+/// While another portal answers, nothing is gained by waiting for a host that acknowledges nothing: a flush that is in
+/// flight there can go over the other path only once the session has ended.
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_host_acknowledges_nothing_ends_while_another_portal_answers() {
+    let rig = Rig::new(2, []).await;
+    let error = silent_session_ends(&rig, LONG).await.unwrap();
+    assert!(error.to_string().contains("acknowledges nothing"), "{error}");
+}
+
+/// Without an answer over another portal, the link of this host may be the cause, and may work again soon.
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_host_acknowledges_nothing_stays_if_no_other_portal_answers() {
+    let rig = Rig::new(2, []).await;
+    rig.network.portals[1].swallow();
+    assert!(silent_session_ends(&rig, LONG).await.is_err());
 }

@@ -474,8 +474,8 @@ fn execute_first_late(network: &Simulated) {
     }
 }
 
-/// Makes the port that has a late write stop serving the unit, and writes, so that the disk finds this out.
-/// Returns the port's portal.
+/// Makes the port that has a late write refuse to serve the unit, as in standby. Then writes to the disk, so
+/// that the disk notices the refusal. Returns the port's portal.
 async fn set_carrier_aside<'a>(network: &'a Simulated, disk: &Disk) -> &'a Portal {
     let has_it = |portal: &&Portal| lock(&portal.target).put_off_commands() > 0;
     let carrier = network.portals.iter().find(has_it).unwrap();

@@ -57,6 +57,9 @@ pub(crate) trait Requester: Debug + Send + Sync {
     /// Returns whether a request waits for the end of the attempt.
     fn is_awaited(&self, unit: &UnitGuard<'_>, attempt: AttemptId) -> bool;
 
+    /// Returns whether this path has completed nothing for long, while the disk has answers over another portal.
+    fn others_answer(&self, path: PathId) -> bool;
+
     /// Handles the end of an attempt's command. Releases the lock, and returns the tasks to wake.
     fn ended(
         self: Arc<Self>,
@@ -94,6 +97,13 @@ impl Wakers {
 }
 
 impl AttemptReport {
+    /// Returns whether the path of the attempt has completed nothing for long, while the disk has answers over
+    /// another portal.
+    pub(crate) fn others_answer(&self) -> bool {
+        let requester = self.requester.upgrade();
+        requester.is_some_and(|requester| requester.others_answer(self.attempted.path))
+    }
+
     /// Reports the result of the attempt, if the disk still exists.
     pub(crate) fn end(self, unit: &UnitLock, ended: Ended, now: Instant) {
         if let Some(requester) = self.requester.upgrade() {

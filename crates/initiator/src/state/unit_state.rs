@@ -287,6 +287,12 @@ impl Listener {
         self
     }
 
+    /// Returns whether the command is an attempt of a disk's request, its path has completed nothing for long, and
+    /// the disk has answers over another portal.
+    pub(crate) fn others_answer(&self) -> bool {
+        self.report.as_ref().is_some_and(AttemptReport::others_answer)
+    }
+
     /// Begins the command, which is handed to the session at this moment. Commands of one unit must be sent
     /// in the order in which they begin.
     pub(crate) fn begin(&mut self) {

@@ -64,8 +64,8 @@ pub struct LogicalUnit {
     /// Separate budget of a handle for checks and queries, whose commands do not wait until the unit's identity
     /// is confirmed; `None` for other handles.
     pub(super) questions: Option<Arc<Budget>>,
-    /// Whether the handle does not wait while a port changes its state, because another port may serve the
-    /// unit.
+    /// Whether another port may serve the unit. If so, commands of this handle do not wait while their port
+    /// changes its state.
     pub(super) has_other_ports: bool,
 }
 

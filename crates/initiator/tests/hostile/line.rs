@@ -179,7 +179,8 @@ impl Line<'_> {
         self.patches.extend((5..8).zip(bytes));
     }
 
-    /// After this PDU, sends only PDUs of a flood, without end. The target still reads, unless it is `deaf`.
+    /// Makes the target send the PDUs of `next` after this PDU, without end, and nothing else. The target
+    /// still reads, unless it is `deaf`.
     pub(crate) fn flood(&mut self, deaf: bool, next: impl FnMut() -> Pdu + Send + 'static) {
         self.flood = Some(Flood { next: Box::new(next), deaf });
         self.hush();

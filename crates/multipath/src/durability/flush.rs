@@ -1,7 +1,7 @@
 //! Begins and ends a flush, and decides whether writes were lost before it.
 
 use super::Durability;
-use super::epoch::Epoch;
+use super::reports::Epoch;
 use crate::ids::PathId;
 
 /// A flush in progress. It ends with [`end_flush`](Durability::end_flush),

@@ -8,7 +8,7 @@ mod tests;
 use std::hash::Hasher;
 use std::time::Instant;
 
-use super::epoch::Epoch;
+use super::reports::Epoch;
 use crate::PathId;
 use crate::unit::Unit;
 use procedure::Procedure;

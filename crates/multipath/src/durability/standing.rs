@@ -3,16 +3,17 @@
 use std::cmp::Reverse;
 
 use super::Durability;
-use super::epoch::Epoch;
+use super::reports::Epoch;
 use crate::ids::PathId;
 
 /// Rank of a session for flushing the writes of all sessions, by the reports that the session has received.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FlushRank {
     /// Whether the session joined before the oldest unflushed write began, so that it receives the report of
-    /// every reset since.
+    /// every reset after the start of that write.
     pub is_witness: bool,
-    /// Whether the session has received the report of a reset since that write, or may have missed one.
+    /// Whether the session has received the report of a reset after the oldest unflushed write began, or may
+    /// have missed such a report.
     pub may_know_reset: bool,
     /// When the session last received the report of a reset; the latest first. A session that has the latest
     /// report has received all older ones too.
@@ -20,8 +21,8 @@ pub struct FlushRank {
 }
 
 /// Rank of a session as the witness of a flush over another session; the lowest is the best. Sessions that
-/// have missed no status since the oldest write come first, and among these the session that has received
-/// reports for the longest time.
+/// have missed no status since the oldest write of the flush began come first, and among these the session
+/// that has received reports for the longest time.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct WitnessRank {
     is_uncertain: bool,

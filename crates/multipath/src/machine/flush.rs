@@ -164,7 +164,8 @@ impl<E: Clone> Flushes<E> {
         ended.into_iter().filter_map(|(_, disk, attempt)| Some((disk, attempt?))).collect()
     }
 
-    /// Returns whether a flush in progress still needs the reports of a path.
+    /// Returns whether a flush in progress still needs the reports that a path receives from the unit: the
+    /// flush goes over the path, or the session of the path is its witness.
     pub(super) fn uses(&self, path: PathId) -> bool {
         self.procedures.needs_path(path)
     }

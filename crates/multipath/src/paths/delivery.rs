@@ -69,8 +69,8 @@ impl Delivery {
         Progress { delivered, delivered_at, last_sent_at, app_limited: !is_crowded }
     }
 
-    /// Records that a request of `len` bytes has completed. It took the path at `taken_at`, with the progress
-    /// `before`.
+    /// Records that a request of `len` bytes has completed. The request took this path at `taken_at`, and
+    /// `before` is the progress that the path had then.
     pub(super) fn answered(&mut self, before: Progress, len: u64, taken_at: Instant, now: Instant) {
         self.delivered += len;
         self.last = Some((now, taken_at));

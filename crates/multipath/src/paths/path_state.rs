@@ -78,6 +78,8 @@ pub(super) struct PathState {
     pub(super) access: Access,
     /// Time from which requests are in flight and none has completed.
     silent_since: Option<Instant>,
+    /// Time of the latest completion.
+    last_answer: Option<Instant>,
     /// Time until which other paths come first, because the unit has refused a request over this path.
     pub(super) held_up_until: Option<Instant>,
 }
@@ -121,6 +123,7 @@ impl PathState {
             is_alone: false,
             access: Access::UNKNOWN,
             silent_since: None,
+            last_answer: None,
             held_up_until: None,
         }
     }
@@ -132,6 +135,16 @@ impl PathState {
             // The first comparison is cheap and usually decides. This function runs several times per request.
             silence >= hedge.least_stuck() && silence >= hedge.stuck(self.delivery.rto())
         })
+    }
+
+    /// Returns whether a request on the path has completed after `silent`, a silent path, had become silent for
+    /// as long as a request takes to be stuck there at least.
+    pub(super) fn has_answered_beside(&self, silent: &Self, hedge: &HedgePolicy) -> bool {
+        let is_after = |since: Instant| {
+            self.last_answer
+                .is_some_and(|at| at.saturating_duration_since(since) >= hedge.least_stuck())
+        };
+        silent.silent_since.is_some_and(is_after)
     }
 
     pub(super) fn is_held_up(&self, now: Instant) -> bool {
@@ -212,6 +225,7 @@ impl PathState {
         self.release(permit);
         self.held_up_until = None;
         self.silent_since = self.silent_since.map(|_| now);
+        self.last_answer = Some(now);
         self.delivery.answered(permit.progress, permit.len, permit.taken_at, now);
     }
 

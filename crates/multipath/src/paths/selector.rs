@@ -122,6 +122,17 @@ impl PathSelector {
         others.any(|path| path.access.serves() && !path.is_silent(&self.hedge, now))
     }
 
+    /// Returns whether `silent` has completed nothing for the time after which a request is stuck, while `other`,
+    /// whose port serves the unit, has completed a request.
+    pub fn answers_beside(&self, other: PathId, silent: PathId, now: Instant) -> bool {
+        let (Some(other), Some(silent)) = (self.path(other), self.path(silent)) else {
+            return false;
+        };
+        silent.is_silent(&self.hedge, now)
+            && other.access.serves()
+            && other.has_answered_beside(silent, &self.hedge)
+    }
+
     /// Returns whether anything is in flight.
     pub fn has_requests(&self) -> bool {
         self.paths.iter().any(|path| path.requests > 0)
@@ -291,7 +302,7 @@ impl PathSelector {
         self.hedge.stuck(self.path(path).and_then(|path| path.delivery.rto()))
     }
 
-    /// Returns an idle path for a second copy of a request on `avoid`.
+    /// Returns an idle path, other than `avoid`, for a second copy of a request that is in flight on `avoid`.
     pub fn idle(&self, avoid: PathId, now: Instant) -> Option<PathId> {
         let best = self.best(None, now);
         let is_idle = |path: &&PathState| {

@@ -4,7 +4,6 @@ use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
 use iscsi_session::TaskError;
 
 use super::Unit;
-use super::sense::{is_failure, is_write_failure, may_be_another_unit};
 use crate::commands::CommandNumber;
 use crate::ids::PathId;
 
@@ -142,9 +141,10 @@ impl Unit {
             | TaskError::Session { sent: false, .. }
             | TaskError::Withdrawn
             | TaskError::Closed => Meaning::Nothing,
-            // A flush over the same session may already have ended with GOOD, and wait for earlier commands
-            // such as this one. The reason to revalidate keeps the GOOD of the flush from being trusted,
-            // although nothing can be sent over the ended session.
+            // The missing status may hide a report of a reset. A flush over the same session that already has
+            // the status GOOD waits until earlier commands, such as this one, have ended. The reason to
+            // revalidate keeps that GOOD from being trusted, even if the session has ended and no
+            // revalidation can be sent.
             TaskError::Session { .. }
             | TaskError::ConnectionLost { .. }
             | TaskError::TargetFailure(_) => {
@@ -169,4 +169,38 @@ impl Unit {
         self.durability.on_uncertain_end(path);
         self.identity.add_attention();
     }
+}
+
+/// Returns whether a deferred error with this key reports that an acknowledged command failed (SPC-4 §4.5.5).
+const fn is_failure(key: SenseKey) -> bool {
+    !matches!(key, SenseKey::NoSense | SenseKey::RecoveredError | SenseKey::UnitAttention)
+}
+
+/// Returns whether a flush that ended with this sense key may have lost data: the unit need not try again to
+/// write the cached data.
+pub const fn is_write_failure(key: SenseKey) -> bool {
+    matches!(
+        key,
+        SenseKey::MediumError
+            | SenseKey::HardwareError
+            | SenseKey::DataProtect
+            | SenseKey::VolumeOverflow
+    )
+}
+
+/// Returns whether the LUN may lead to another unit after this report, or to a unit with other blocks: the
+/// target has restarted or changed its LUN assignments, or the unit reports a change, or that it has become
+/// ready.
+pub const fn may_be_another_unit(reported: AdditionalSense) -> bool {
+    reported.asc == AdditionalSense::POWER_ON_OR_RESET.asc
+        || matches!(
+            reported,
+            AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED
+                | AdditionalSense::NOT_READY_TO_READY_CHANGE
+                | AdditionalSense::MODE_PARAMETERS_CHANGED
+                | AdditionalSense::CAPACITY_DATA_HAS_CHANGED
+                | AdditionalSense::INQUIRY_DATA_HAS_CHANGED
+                | AdditionalSense::DEVICE_IDENTIFIER_CHANGED
+                | AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED
+        )
 }

@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::block_sizes::BlockSizes;
 use crate::error::ProtocolError;
 use crate::export::Export;
-use crate::meta_context::MetaContext;
+use crate::negotiated::MetaContext;
 use crate::option::{REPLY_LEN, REPLY_MAGIC, info};
 use crate::text;
 use crate::transmission_flags::TransmissionFlags;

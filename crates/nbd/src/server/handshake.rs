@@ -5,8 +5,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::option_data::{ContextRequest, InfoRequest};
 use crate::error::ProtocolError;
 use crate::export::Export;
-use crate::meta_context::MetaContext;
-use crate::negotiated::Negotiated;
+use crate::negotiated::{MetaContext, Negotiated};
 use crate::option::{self, OptionError, answer, code, info};
 use crate::text;
 

@@ -16,13 +16,12 @@ use std::fmt;
 
 use iscsi_pdu::LoginStatus;
 use iscsi_pdu::keys::{
-    CHAP, ChapAlgorithm, Key, MAX_CHALLENGE_LEN, MAX_VALUE_LEN, NONE, REJECT, TextBuilder,
-    decode_binary, encode_hex, parse_number,
+    CHAP, ChapAlgorithm, Key, MAX_CHALLENGE_LEN, MAX_VALUE_LEN, MIN_SECRET_LEN, NONE, REJECT,
+    TextBuilder, decode_binary, encode_hex, parse_number,
 };
 
-use super::credentials::check;
 use super::error::{AuthenticationError, LoginError};
-use crate::chap::{IssuedChallenge, IssuedChallenges, equal, response};
+use crate::chap::{IssuedChallenge, IssuedChallenges, Secret, equal, response};
 use crate::config::{Chap, TargetCredentials};
 use crate::entropy::Entropy;
 
@@ -262,6 +261,37 @@ fn receive_method(chap: &Chap, keys: AuthenticationKeys<'_>) -> Result<Step, Aut
         [CHAP] => Ok(Step::Algorithms),
         [_] => Err(AuthenticationError::MethodRefused),
     }
+}
+
+/// Checks the credentials of both sides before a login uses them: whether they are strong enough (RFC 7143
+/// §9.2.1).
+fn check(chap: &Chap) -> Result<(), AuthenticationError> {
+    if !(1..=MAX_VALUE_LEN).contains(&chap.user.len()) || chap.user.contains('\0') {
+        return Err(AuthenticationError::UserName);
+    }
+    if chap.algorithms.is_empty() {
+        return Err(AuthenticationError::NoAlgorithm);
+    }
+    check_length(&chap.secret, chap.allow_short_secret)?;
+    let Some(target) = &chap.target else { return Ok(()) };
+    check_length(&target.secret, chap.allow_short_secret)?;
+    if chap.secret.equals(&target.secret) {
+        return Err(AuthenticationError::SameSecret);
+    }
+    Ok(())
+}
+
+fn check_length(secret: &Secret, allow_short: bool) -> Result<(), AuthenticationError> {
+    if secret.len() >= MIN_SECRET_LEN {
+        return Ok(());
+    }
+    if secret.is_empty() || !allow_short {
+        return Err(AuthenticationError::ShortSecret);
+    }
+    tracing::warn!(
+        "a CHAP secret is shorter than 96 bits, so an attacker who sees the login can guess it; choose 12 to 16 random bytes"
+    );
+    Ok(())
 }
 
 fn receive_proof(

@@ -30,8 +30,8 @@ pub(crate) enum Cut {
 }
 
 impl Cut {
-    /// Returns `Whole`, unless `SCENARIO_CUT` sets the size of the pieces. So every scenario can be repeated
-    /// byte by byte.
+    /// Returns `Whole`, unless the environment variable `SCENARIO_CUT` sets the number of bytes per piece.
+    /// With `SCENARIO_CUT=1`, the link moves single bytes in every scenario.
     #[expect(clippy::disallowed_methods, reason = "a second run of all scenarios sets it")]
     pub(crate) fn of_this_run() -> Self {
         let size = std::env::var("SCENARIO_CUT").ok().and_then(|size| size.parse().ok());

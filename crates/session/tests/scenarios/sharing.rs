@@ -151,7 +151,7 @@ fn silent_connection_gets_nothing_new() {
     assert_eq!(spread(&pair, 2), [21, 80]);
 }
 
-/// Each connection has a separate limit for write data, and the shares follow the limits.
+/// Each connection has a separate limit for write data in flight, and is sent writes up to its own limit.
 #[test]
 fn limits_are_those_of_each_connection() {
     let mut pair = held(2);
@@ -173,7 +173,8 @@ fn limits_are_those_of_each_connection() {
     pair.assert_no_violations();
 }
 
-/// A connection at its limit leaves a write to a connection with a higher load, in the same round of polls.
+/// If the connection with the smallest load is at its limit, a write is sent on a connection with a higher
+/// load, in the same round of polls.
 #[test]
 fn connection_at_its_limit_is_not_waited_for() {
     let mut pair = held(2);

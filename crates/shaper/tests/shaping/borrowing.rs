@@ -71,7 +71,7 @@ fn what_is_borrowed_is_shared_by_weight() {
         simulation.add(root, class, len);
     }
     simulation.run(seconds(20));
-    // 88 Mbit/s are left beyond the rates.
+    // Beyond the three guaranteed rates, 88 Mbit/s are shared by weight.
     assert_near(&simulation.rates_since(Duration::ZERO), &[15.0, 26.0, 59.0], 0.02);
 }
 
@@ -178,7 +178,7 @@ fn what_is_spare_goes_to_the_first_priority_and_no_class_gets_less_than_its_rate
     assert_near(&simulation.rates_since(since), &[1.0, 0.0, 9.0], 0.03);
 }
 
-/// The default class borrows only what all other classes leave, and is limited to that.
+/// The default class borrows only the rate that no other class uses, and can be limited by a ceil.
 #[test]
 fn what_has_no_class_gets_what_is_spare_and_is_not_free() {
     let mut simulation = three_classes(LEN);
@@ -217,13 +217,13 @@ fn classes_borrow_from_their_own_group_before_they_borrow_from_others() {
     let (mut simulation, _) = groups();
     simulation.run(seconds(10));
     assert_near(&simulation.rates_since(Duration::ZERO), &[40.0, 20.0, 20.0, 20.0], 0.02);
-    // The rate that one class leaves goes to the other class of its group.
+    // If one class is idle, the other class of its group gets its rate.
     simulation.pause(0);
     let since = simulation.elapsed();
     simulation.run(seconds(10));
     assert_near(&simulation.rates_since(since), &[0.0, 60.0, 20.0, 20.0], 0.02);
-    // The rate that a whole group leaves goes to the classes of the other group, in proportion to their
-    // rates.
+    // If both classes of a group are idle, the classes of the other group get the rate of the idle group, in
+    // proportion to their own rates.
     simulation.pause(1);
     let since = simulation.elapsed();
     simulation.run(seconds(10));

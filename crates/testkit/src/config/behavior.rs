@@ -6,7 +6,7 @@
 pub struct R2tBehavior {
     /// Bytes per R2T, at most `MaxBurstLength`; `None` means `MaxBurstLength`.
     pub burst: Option<u32>,
-    /// Bytes per R2T, even if more than `MaxBurstLength`, as some targets send; `None` means `burst`.
+    /// Bytes per R2T, which may exceed `MaxBurstLength`: some targets send such R2Ts. `None` means `burst`.
     pub oversized_burst: Option<u32>,
     /// Order in which the ranges of a task are requested.
     pub order: R2tOrder,
@@ -67,7 +67,7 @@ pub struct DataInBehavior {
     pub pad: u8,
     /// Whether fields that have no meaning without the S bit contain arbitrary values.
     pub junk: bool,
-    /// Whether `ExpDataSN` of responses is always 0, as some targets send.
+    /// Whether `ExpDataSN` of responses is always 0, as in the responses of some targets.
     pub zero_exp_data_sn: bool,
     /// Whether parameter data that are shorter than requested have no residual, as some targets do.
     pub no_residual: bool,

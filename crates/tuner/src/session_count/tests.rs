@@ -182,8 +182,8 @@ fn only_where_segments_are_lost_there_are_more_than_32() {
     assert_eq!((rate(0.01), rate(0.0)), (64, 32));
 }
 
-/// Trials that bring nothing are followed by longer and longer pauses. A rate that falls under loss is no reason to wait for the
-/// end of such a pause.
+/// Trials that bring nothing are followed by longer and longer pauses. If the rate falls and loss limits it,
+/// the next trial begins before the end of the pause.
 #[test]
 fn a_rate_that_falls_ends_the_pause() {
     const FALL_AT: u32 = 400;

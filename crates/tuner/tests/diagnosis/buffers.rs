@@ -29,8 +29,9 @@ fn a_send_buffer_that_was_asked_for_is_told() {
     assert_says(&finding, "128 KiB are not enough", "--tune auto");
 }
 
-/// The kernel reports a buffer of fixed size as a limit only while it has no unsent data. So a congestion
-/// window larger than the buffer shows the limit.
+/// The kernel reports a buffer of fixed size as the limit only while all data in the buffer has been sent, so
+/// the reported time is too short. A congestion window larger than the buffer shows that the buffer is the
+/// limit.
 #[test]
 fn a_window_beyond_a_fixed_buffer_is_the_buffers_fault() {
     let mut case = Case::socket("100mbit");

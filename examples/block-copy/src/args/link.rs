@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
 use iscsi_examples_common::session_count::SessionCount;
-use iscsi_examples_common::{time, unit};
+use iscsi_examples_common::{place, time};
 use iscsi_initiator::{Initiator, Options, Sessions, Timeouts, TrafficClass};
 use iscsi_initiator::{Policy, Tuning};
 use iscsi_tuner::{Limits, Rate, Size, SizeError, UnknownPolicy};
@@ -152,7 +152,7 @@ impl LinkArgs {
             .with_class(class)
             .with_open_timeout(self.wait.unwrap_or_default())
             .with_tuning(tuning);
-        unit::initiator(self.initiator_name.as_deref(), options).map_err(Error::Initiator)
+        place::initiator(self.initiator_name.as_deref(), options).map_err(Error::Initiator)
     }
 }
 
@@ -243,7 +243,7 @@ impl NoDelay {
 /// The number of reads in flight, and of writes in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum QueueDepth {
-    /// The number is chosen from the round-trip time.
+    /// The copy chooses the number of requests from the round-trip time.
     Auto,
     /// A fixed number, 1 to 1024.
     Fixed(NonZeroUsize),

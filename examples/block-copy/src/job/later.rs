@@ -26,10 +26,10 @@ use crate::failure::Failure;
 use crate::json_lines::JsonLines;
 use crate::location::Location;
 use crate::named_files::NamedFile;
-use crate::rate::mbit_per_s;
 use crate::shared_class::{Connected, SharedClass};
 use crate::side::Side;
 use crate::span::Span;
+use crate::standing::mbit_per_s;
 use crate::stop::Stop;
 
 /// The result of a verification.

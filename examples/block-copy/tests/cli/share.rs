@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
 
 use serde_json::Value;
@@ -29,7 +30,11 @@ async fn keeper(folder: &Folder, classes: &str) -> (Child, Orders, String) {
 
 /// Starts a copy of a pattern to a unit. `socket` is that of the keeper.
 fn copy(folder: &Folder, rig: &Rig, socket: &str, options: &[&str]) -> Child {
-    let image = folder.file("image", &pattern(LEN));
+    let image = folder.path("image");
+    // Another copy may be reading the image: a file that is written again is short for a moment.
+    if !Path::new(&image).exists() {
+        folder.file("image", &pattern(LEN));
+    }
     let both = [&image, &rig.url(), "--io-size", "4k", "--share", socket];
     start(&[&both[..], options].concat())
 }

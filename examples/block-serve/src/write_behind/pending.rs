@@ -37,7 +37,7 @@ pub(super) struct Entry {
     pub(super) content: Content,
     /// Number of the change. Later changes have higher numbers.
     number: u64,
-    /// Closed at the end of the change.
+    /// A semaphore that is closed when the change ends: this wakes the tasks that wait in `ended`.
     end: Semaphore,
 }
 

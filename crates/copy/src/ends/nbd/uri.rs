@@ -79,8 +79,8 @@ impl NbdUri {
         self.command_timeout
     }
 
-    /// Returns the URI without the three parameters for timeouts: it identifies the export, however the export
-    /// is used.
+    /// Returns the URI without the three parameters for timeouts. The result identifies the export: URIs that
+    /// differ only in timeouts have the same name.
     pub fn name(&self) -> String {
         let Some((before, query)) = self.text.split_once('?') else { return self.text.clone() };
         let own = || RETRY_TIMEOUT.iter().chain(&OPEN_TIMEOUT).chain(&COMMAND_TIMEOUT);

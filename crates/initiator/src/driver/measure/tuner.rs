@@ -112,6 +112,8 @@ struct Stalls {
     watch: StallWatch,
     /// How the connection stood still at the last poll; `None` if it moved.
     last: Option<Stall>,
+    /// Whether the target's host acknowledged nothing for several timeouts before the last poll.
+    is_host_silent: bool,
 }
 
 impl Tuner {
@@ -228,6 +230,7 @@ impl Tuner {
         self.estimates.loss.watch_queue(&info);
         self.observe_limits(&info, progress, now);
         self.stalls.last = self.stalls.watch.observe(&info, now);
+        self.stalls.is_host_silent = info.is_host_silent();
         self.count(&info, sample, is_blocked);
         self.estimates.polls = self.estimates.polls.saturating_add(sample.intervals);
         if self.estimates.polls >= INTERVALS_PER_READING {
@@ -301,6 +304,11 @@ impl Tuner {
     /// loopback interface never drops long segments.
     pub(crate) fn stall(&self) -> Option<Stall> {
         self.stalls.last.filter(|_| !self.address.ip().is_loopback())
+    }
+
+    /// Returns whether the target's host acknowledged nothing for several timeouts before the last poll.
+    pub(crate) const fn is_host_silent(&self) -> bool {
+        self.stalls.is_host_silent
     }
 
     /// Updates the measurement with a reading of the link, and plans again.

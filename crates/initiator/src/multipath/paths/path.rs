@@ -71,7 +71,7 @@ impl Path {
     /// Returns the portal and the key of the session.
     pub(crate) fn place(&self) -> (TargetAddress, SessionKey) {
         let session = self.unit.session();
-        // The session has logged in, so it has a portal.
+        // The session of a path has logged in, so it has a portal, and the empty address is never used.
         let unknown = || TargetAddress { host: String::new(), port: 0, portal_group_tag: None };
         (session.portal().cloned().unwrap_or_else(unknown), session.key())
     }

@@ -11,6 +11,7 @@ use iscsi_multipath::{Access, Begun, GoodEnd, PathId, Unit};
 use iscsi_session::Completion;
 
 use crate::error::Error;
+use crate::multipath::paths::path::Path;
 use crate::multipath::paths::{Paths, Shared, State, StateGuard, now};
 use crate::multipath::report::Report;
 use crate::multipath::requests::inbox::{Answer, Attempt, Order, Unproven};
@@ -194,6 +195,16 @@ impl Paths {
 impl Requester for Shared {
     fn is_awaited(&self, unit: &UnitGuard<'_>, attempt: AttemptId) -> bool {
         self.state.read(unit).requests.is_awaited(attempt)
+    }
+
+    fn others_answer(&self, path: PathId) -> bool {
+        let (state, now) = (self.state.lock(), now());
+        let open = state.paths.open();
+        let portal = |path: &Path| path.unit.session().portal().cloned();
+        let Some((_, silent)) = open.iter().find(|(id, _)| *id == path) else { return false };
+        // Sessions over one link fall silent together, and recover one after the other.
+        let mut others = open.iter().filter(|(_, other)| portal(other) != portal(silent));
+        others.any(|(other, _)| state.requests.paths().answers_beside(*other, path, now))
     }
 
     fn ended(

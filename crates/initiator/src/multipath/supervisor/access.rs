@@ -1,11 +1,11 @@
-//! Finds out from an error what the target port of a command does (SPC-4 §5.11.2).
+//! Classifies the errors of queries for the access states of target ports (SPC-4 §5.11.2).
 
 use iscsi_multipath::port_groups::NoAnswer;
 use iscsi_pdu::scsi::SenseKey;
 
 use crate::error::Error;
 
-/// Returns why a path has not reported the states of the ports.
+/// Returns why a path has not reported the states of the ports, from the error of the query.
 pub(crate) fn no_answer(error: &Error) -> NoAnswer {
     let sense = error.sense().filter(|sense| !sense.deferred);
     if sense.is_some_and(|sense| sense.key == SenseKey::IllegalRequest) {

@@ -96,8 +96,8 @@ impl Supervisor {
         self.opener.node.options().advanced.reconnect_pauses.max_pause
     }
 
-    /// Returns whether a write waits for the sessions in `given_up`. If none does, sets the next check to a
-    /// pause from now.
+    /// Returns whether a write waits for the sessions in `given_up`. Also sets the time of the next check to
+    /// one `max_pause` from now.
     pub(super) fn is_waited_for(&mut self) -> bool {
         self.losses.check_waiting_at = Instant::now() + self.max_pause();
         self.losses.given_up.iter().any(|lost| lost.path().unit.session().is_waited_for())
@@ -131,7 +131,8 @@ impl Supervisor {
         is_wanted.then_some(self.losses.settle_next)
     }
 
-    /// Sets the time of the next attempt to settle: one pause from now.
+    /// Sets the time of the next attempt to settle the writes of the sessions in `given_up` to one
+    /// `max_pause` from now.
     pub(super) fn settle_later(&mut self) {
         self.losses.settle_next = Instant::now() + self.max_pause();
     }

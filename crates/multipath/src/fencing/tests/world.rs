@@ -217,7 +217,8 @@ impl World<'_> {
         panic!("{goal:?} does not end");
     }
 
-    /// Registers the first path or joins a further one, and compares the result with the unit.
+    /// Registers the first path, or joins another path to the registered disk, as `goal` says. Compares the
+    /// result with the registrations of the unit.
     fn join(&mut self, number: u16, path: PathId, goal: Goal, seen: &mut Seen) -> bool {
         let (was_fenced, faults) = (self.unit.is_fenced, self.faults);
         let result = self.run(number, path, goal);

@@ -261,6 +261,32 @@ fn a_path_that_does_not_answer_comes_last_until_it_does() {
     assert_eq!(selector.pick(LEN, ANY, silent + Duration::from_secs(9)), Some(PathId(0)));
 }
 
+/// An answer of another path shows that the unit and this host work, so that the silence of a path is the fault of its
+/// own link or port. An answer from before the silence shows nothing, nor does one of a port that does not serve
+/// the unit.
+#[test]
+fn an_answer_of_another_path_counts_only_if_it_comes_during_the_silence() {
+    let (start, [silent, other]) = (start(), [PathId(0), PathId(1)]);
+    let stuck = HedgePolicy::default().min_stuck;
+    let mut selector = selector(2);
+    let _unanswered = selector.take(silent, LEN, ANY, true, start).unwrap();
+    let answers_at = |selector: &mut PathSelector, at| {
+        let permit = selector.take(other, LEN, ANY, true, at).unwrap();
+        selector.answered(&permit, at);
+    };
+    answers_at(&mut selector, start + stuck / 2);
+    assert!(!selector.answers_beside(other, silent, start + 9 * stuck), "it came too early");
+    answers_at(&mut selector, start + 2 * stuck);
+    assert!(selector.answers_beside(other, silent, start + 9 * stuck));
+    assert!(
+        !selector.answers_beside(silent, other, start + 9 * stuck),
+        "nothing is in flight there"
+    );
+    assert!(!selector.answers_beside(PathId(7), silent, start + 9 * stuck), "it is gone");
+    selector.set_access(other, access(AccessState::Standby));
+    assert!(!selector.answers_beside(other, silent, start + 9 * stuck), "it serves nothing");
+}
+
 /// Creates a selector of `count` equal paths.
 fn selector(count: u32) -> PathSelector {
     let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
