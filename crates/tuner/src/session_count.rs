@@ -33,7 +33,8 @@ pub struct SessionsReading {
     pub bytes: u64,
     /// The number of sessions that carry data.
     pub sessions: u32,
-    /// The number of sessions that the plan asks for, without regard to loss.
+    /// The number of sessions that are kept even if fewer fill the link: those that the plan asks for without regard
+    /// to loss, and at least one for each portal in use.
     pub planned: u32,
     /// Whether the sessions had more work than they could take, during the whole time since the last reading.
     pub is_busy: bool,

@@ -1,7 +1,9 @@
 //! Reviews the paths of a disk: how much data they have moved, and how many sessions the tuner wants.
 
-use iscsi_multipath::ReviewPace;
+use std::collections::BTreeSet;
+
 use iscsi_multipath::topology::Count;
+use iscsi_multipath::{PathId, ReviewPace};
 use iscsi_tuner::{SessionsReading, Step};
 use tokio::time::Instant;
 
@@ -39,6 +41,7 @@ impl Supervisor {
         (review.moved, review.reviewed) = (progress.moved, now);
         let (mut readings, mut queues) = (Vec::new(), 0);
         let open = paths.in_use();
+        let portals = portals(&open);
         self.review.traffic.keep(|id| open.iter().any(|(there, _)| *there == id));
         for (id, path) in open {
             paths.set_room(id, self.room(&path));
@@ -62,7 +65,10 @@ impl Supervisor {
         reading.time = self.review.begun.elapsed();
         reading.bytes = progress.moved;
         reading.sessions = u32::try_from(readings.len()).unwrap_or(u32::MAX);
-        reading.planned = shared_link.planned(readings.first(), &self.opener.node.options().tuning);
+        // The other portal may be the only way when a link fails, and a link that has just failed makes the rest look
+        // like a surplus.
+        let planned = shared_link.planned(readings.first(), &self.opener.node.options().tuning);
+        reading.planned = planned.max(portals);
         reading.is_busy = progress.is_busy;
         reading.has_queue = 2 * queues >= readings.len();
         reading.loss = self.review.traffic.loss();
@@ -95,6 +101,12 @@ impl Supervisor {
             }
         }
     }
+}
+
+/// Returns the number of portals that the paths lead to.
+pub(crate) fn portals(paths: &[(PathId, Path)]) -> u32 {
+    let portals: BTreeSet<_> = paths.iter().map(|(_, path)| path.portal).collect();
+    u32::try_from(portals.len()).unwrap_or(u32::MAX)
 }
 
 /// Returns whether all paths are local, so that round trips are negligible.
