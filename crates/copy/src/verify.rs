@@ -236,7 +236,7 @@ impl Verify {
                         pieces.end_read(range.end - range.start, blind);
                         read.insert(range.start, found);
                     }
-                    Some(answered) = pieces.answered() => answered.ok_or(VerifyError::Cancelled)?,
+                    Some(answered) = pieces.answered() => joined(answered).ok_or(VerifyError::Cancelled)?,
                     () = self.control.other_than(order) => {}
                     () = self.control.other_rate_than(rate) => {}
                     () = at(limit.opens(Instant::now())) => {}

@@ -60,7 +60,7 @@ impl End {
     /// Opens a location as a source. `bitmap` names a dirty bitmap of an export, which is read immediately.
     ///
     /// # Errors
-    /// What is wrong with the location, or the error of opening it.
+    /// The location is wrong, or cannot be opened.
     pub async fn source(
         location: &Location,
         initiator: &Initiator,
@@ -83,7 +83,7 @@ impl End {
     /// Opens a location as a destination.
     ///
     /// # Errors
-    /// What is wrong with the location, or the error of opening it.
+    /// The location is wrong, or cannot be opened.
     pub async fn destination(
         location: &Location,
         initiator: &Initiator,
@@ -108,7 +108,7 @@ impl End {
     /// Opens the destination of a copy to read it back.
     ///
     /// # Errors
-    /// What is wrong with the location, or the error of opening it.
+    /// The location is wrong, or cannot be opened.
     pub(crate) async fn read_back(
         location: &Location,
         initiator: &Initiator,

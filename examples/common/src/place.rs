@@ -58,7 +58,7 @@ impl Place {
     /// Parses the URL of a unit, or `volume:FILE`, and then reads that file.
     ///
     /// # Errors
-    /// What is wrong with the URL or the file. The message contains no password.
+    /// The URL or the file is wrong. The message contains no password.
     pub async fn parse(text: &str) -> Result<Self, PlaceError> {
         match volume::path(OsStr::new(text)) {
             Some(path) => {
@@ -130,8 +130,8 @@ impl Opened {
 /// Parses the URL of a logical unit.
 ///
 /// # Errors
-/// What is wrong with the URL, without its password. It is [`UrlError::PortalOnly`] or [`UrlError::NoUnit`] if
-/// the URL names no unit.
+/// The URL is wrong, or names no unit ([`UrlError::PortalOnly`], [`UrlError::NoUnit`]). The message does not contain
+/// its password.
 pub fn parse_url(text: &str) -> Result<Url, Error> {
     let url = Url::parse(text)?;
     if url.target.is_none() {

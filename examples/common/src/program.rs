@@ -55,7 +55,7 @@ impl ProgramError {
             Self::Usage(_) => 2,
             Self::Password(cause) => cause.status(),
             Self::Interrupted => INTERRUPTED,
-            // A signal has stopped the wait for whoever reads standard output.
+            // The reader of standard output took nothing, and a signal ended the wait for it.
             Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => INTERRUPTED,
             Self::Output { .. } | Self::Runtime(_) => 1,
         }

@@ -71,8 +71,8 @@ impl Connector {
     /// Parses a URL, and adds its passwords.
     ///
     /// # Errors
-    /// What is wrong with the URL or a password file; [`ProgramError::Interrupted`] if a stop is requested while a
-    /// file is read.
+    /// The URL or a password file is wrong, or a stop is requested while a file is read
+    /// ([`ProgramError::Interrupted`]).
     pub async fn url(&self, url: &str) -> Result<Url, Error> {
         let mut url = parse(url)?;
         self.give_passwords(vec![&mut url]).await?;
@@ -148,7 +148,7 @@ impl Connector {
 /// Parses a URL.
 ///
 /// # Errors
-/// What is wrong with the URL, without its password.
+/// The URL is wrong. The message does not contain its password.
 pub fn parse(url: &str) -> Result<Url, Error> {
     Ok(Url::parse(url).map_err(iscsi_initiator::Error::from)?)
 }

@@ -1,5 +1,5 @@
-//! What the tests of the example programs have in common: a target on loopback, the program as a process, and
-//! checks of what it prints.
+//! Shared by the tests of the example programs: a target on loopback, the program as a process, and checks of its
+//! output.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! What a program printed.
+//! Reads and checks the output of a program.
 
 use std::process::Output;
 

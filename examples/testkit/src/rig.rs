@@ -26,7 +26,7 @@ impl Rig {
         Self::start_with(block_size, bytes, |_| {}).await
     }
 
-    /// The same as [`Rig::start`], after `change` has changed the configuration of the target.
+    /// Starts a target with an empty unit of `bytes` bytes. `change` adapts its configuration before it starts.
     pub async fn start_with(
         block_size: u32,
         bytes: u64,

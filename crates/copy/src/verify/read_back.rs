@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use iscsi_block_device::{Device, DeviceErrorKind, DeviceResult, Extent, RangeSet};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::joined::joined;
 use crate::survey::questions::Pace;
 use crate::survey::{Front, Grid, Question, Survey};
 
@@ -170,11 +169,12 @@ impl ReadBack {
         }
     }
 
-    /// Waits for the next result of a query and takes it; `None` if no query is in flight. `Some(None)` means that
-    /// the runtime shuts down.
-    pub(crate) async fn answered(&mut self) -> Option<Option<()>> {
-        let Some((side, question, told)) = joined(self.answers.join_next().await?) else {
-            return Some(None);
+    /// Waits for the next result of a query and takes it; `None` if no query is in flight. The error is
+    /// that of its task: a panic, or the end of the runtime.
+    pub(crate) async fn answered(&mut self) -> Option<Result<(), JoinError>> {
+        let (side, question, told) = match self.answers.join_next().await? {
+            Ok(answer) => answer,
+            Err(error) => return Some(Err(error)),
         };
         let Asked { unknown, survey, .. } = self.side(side);
         survey.take(&question, told, unknown, Instant::now());
@@ -183,7 +183,7 @@ impl ReadBack {
             let zeros = survey.take_zeros();
             self.zeros.unknown.extend(zeros);
         }
-        Some(Some(()))
+        Some(Ok(()))
     }
 
     /// Counts `bytes` bytes of a read that has ended. `blind` is the device (source or destination) for which it

@@ -3,6 +3,7 @@
 
 pub(crate) mod offer;
 pub(crate) mod reading;
+pub(crate) mod request_limits;
 pub(crate) mod tuner;
 
 use std::sync::atomic::Ordering;
@@ -179,11 +180,12 @@ impl Links {
         let (mut longest, mut slow, mut longest_read) = (u64::MAX, u64::MAX, u64::MAX);
         for transport in &self.transports {
             let Some(tuner) = transport.tuner() else { continue };
-            session.limit_writes(transport.cid, tuner.write_limit(max).unwrap_or(u64::MAX));
-            session.limit_reads(transport.cid, tuner.read_limit(max).unwrap_or(u64::MAX));
-            longest_read = longest_read.min(tuner.longest_read(max).unwrap_or(u64::MAX));
-            longest = longest.min(tuner.longest_write(max).unwrap_or(u64::MAX));
-            slow = slow.min(tuner.limit_of_slow_target().unwrap_or(u64::MAX));
+            let (limits, copes) = (tuner.request_limits(), tuner.copes_with_loss());
+            session.limit_writes(transport.cid, limits.write(copes, max).unwrap_or(u64::MAX));
+            session.limit_reads(transport.cid, limits.read(max).unwrap_or(u64::MAX));
+            longest_read = longest_read.min(limits.longest_read(max).unwrap_or(u64::MAX));
+            longest = longest.min(limits.longest_write(copes, max).unwrap_or(u64::MAX));
+            slow = slow.min(limits.of_slow_target().unwrap_or(u64::MAX));
         }
         shared.lengths.write.store(longest, Ordering::Relaxed);
         shared.lengths.read.store(longest_read, Ordering::Relaxed);

@@ -48,7 +48,7 @@ pub(crate) struct Flood {
     pub(crate) deaf: bool,
 }
 
-/// What happens to the connection after the PDU.
+/// The state of the connection after the PDU.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fate {
     GoesOn,

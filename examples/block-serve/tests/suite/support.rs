@@ -12,6 +12,7 @@ use std::time::Duration;
 use block_serve::{Address, Layers, Listener, Server, Stop, StopButton, describe};
 use bytes::Bytes;
 use iscsi_copy::NbdDevice;
+use iscsi_examples_testkit::within_time_limit;
 use iscsi_initiator::{Initiator, Options};
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -19,7 +20,6 @@ use iscsi_testkit::serve::Server as Target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::timeout;
 
 pub(crate) const LEN: usize = 8 << 20;
 pub(crate) const WINDOW: u32 = 1 << 20;
@@ -41,7 +41,7 @@ pub(crate) struct Rig {
 
 /// Waits for work. Fails the test after a time limit.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(60), work).await.expect("it waits for ever")
+    within_time_limit(work).await.expect("it waits for ever")
 }
 
 impl Rig {

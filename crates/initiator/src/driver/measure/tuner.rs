@@ -9,13 +9,14 @@ use iscsi_pdu::Cid;
 use iscsi_session::{Negotiated, Waiting};
 use iscsi_tuner::{
     Activity, EstimatorWindow, Granted, Interface, Limits, LinkEstimator, LossDetector,
-    Measurement, OwnLimits, Plan, Rate, RateSample, ReadLimit, Rtt, SegmentLimit, Stall,
-    StallWatch, TcpInfo, Tuning, WriteLimit, plan,
+    Measurement, OwnLimits, Plan, Rate, RateSample, Rtt, SegmentLimit, Stall, StallWatch, TcpInfo,
+    Tuning, plan,
 };
 
 use crate::driver::io::Socket;
 use crate::driver::measure::offer::terms;
 use crate::driver::measure::reading::{PlanBasis, Reading};
+use crate::driver::measure::request_limits::RequestLimits;
 use crate::state::session_key::SessionKey;
 
 /// Interval of the polls that ask the kernel what the connection waits for.
@@ -97,13 +98,6 @@ struct LinkEstimates {
     last_reading: Option<(TcpInfo, Instant)>,
     link: LinkEstimator,
     loss: LossDetector,
-}
-
-/// Limits of the data in flight, so that requests and pings do not wait long behind that data.
-#[derive(Debug, Default)]
-struct RequestLimits {
-    write: WriteLimit,
-    read: ReadLimit,
 }
 
 /// Detection of a connection that stands still.
@@ -228,7 +222,7 @@ impl Tuner {
     ) {
         let Ok(info) = socket.tcp_info() else { return };
         self.estimates.loss.watch_queue(&info);
-        self.observe_limits(&info, progress, now);
+        self.request_limits.observe(&info, progress, now);
         self.stalls.last = self.stalls.watch.observe(&info, now);
         self.stalls.is_host_silent = info.is_host_silent();
         self.count(&info, sample, is_blocked);
@@ -354,48 +348,17 @@ impl Tuner {
         progress: (u64, u64),
         now: Instant,
     ) {
-        self.observe_limits(&socket.tcp_info().unwrap_or_default(), progress, now);
+        self.request_limits.observe(&socket.tcp_info().unwrap_or_default(), progress, now);
     }
 
-    fn observe_limits(&mut self, info: &TcpInfo, progress: (u64, u64), now: Instant) {
-        let (outstanding, concluded) = progress;
-        self.request_limits.write.observe(info, now);
-        self.request_limits.write.observe_target(outstanding, concluded, now);
-        self.request_limits.read.observe(info, now);
+    /// Returns the limits of the data in flight.
+    pub(crate) const fn request_limits(&self) -> &RequestLimits {
+        &self.request_limits
     }
 
-    /// Returns the limit of outstanding read data on the connection, in bytes, as last measured; `None` if the
-    /// limit is not below `max`, the limit of what may be in flight.
-    pub(crate) const fn read_limit(&self, max: u64) -> Option<u64> {
-        self.request_limits.read.bytes(max)
-    }
-
-    /// Returns the length that suits a read, in bytes. It depends on the bytes that have arrived so far. `None`
-    /// if reads have no limit.
-    pub(crate) fn longest_read(&self, max: u64) -> Option<u64> {
-        self.request_limits.read.longest_read(max)
-    }
-
-    /// Returns the limit of write data that the connection may have in flight, in bytes, as last measured;
-    /// `None` if it is not below `max`, the limit of what may be in flight.
-    pub(crate) fn write_limit(&self, max: u64) -> Option<u64> {
-        self.request_limits.write.bytes(self.copes_with_loss(), max)
-    }
-
-    /// Returns the length that suits a write, in bytes; `None` if the link needs no limit of writes.
-    pub(crate) fn longest_write(&self, max: u64) -> Option<u64> {
-        self.request_limits.write.longest_write(self.copes_with_loss(), max)
-    }
-
-    /// Returns the limit of the write data outstanding, in bytes, if the target is slow.
-    pub(crate) const fn limit_of_slow_target(&self) -> Option<u64> {
-        self.request_limits.write.of_slow_target()
-    }
-
-    /// Applies the limit of other connections that found the target slow: they may have `bytes` of write data
-    /// outstanding. If the limit of this connection is higher, it is lowered to half of `bytes`.
+    /// Applies the limit of other connections that found the target slow.
     pub(crate) const fn on_slow_target(&mut self, bytes: u64) {
-        self.request_limits.write.share(bytes);
+        self.request_limits.on_slow_target(bytes);
     }
 
     /// Updates the plan with the loss, 0 to 1, that another connection has measured on the same link and that no
@@ -411,7 +374,7 @@ impl Tuner {
 
     /// Returns whether the congestion control in force keeps its rate when segments are lost without a full
     /// queue.
-    fn copes_with_loss(&self) -> bool {
+    pub(crate) fn copes_with_loss(&self) -> bool {
         self.plan.copes_with_loss(&self.limits)
     }
 

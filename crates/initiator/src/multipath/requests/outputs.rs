@@ -11,7 +11,6 @@ use iscsi_multipath::{Access, Begun, GoodEnd, PathId, Unit};
 use iscsi_session::Completion;
 
 use crate::error::Error;
-use crate::multipath::paths::path::Path;
 use crate::multipath::paths::{Paths, Shared, State, StateGuard, now};
 use crate::multipath::report::Report;
 use crate::multipath::requests::inbox::{Answer, Attempt, Order, Unproven};
@@ -200,10 +199,9 @@ impl Requester for Shared {
     fn others_answer(&self, path: PathId) -> bool {
         let (state, now) = (self.state.lock(), now());
         let open = state.paths.open();
-        let portal = |path: &Path| path.unit.session().portal().cloned();
         let Some((_, silent)) = open.iter().find(|(id, _)| *id == path) else { return false };
         // Sessions over one link fall silent together, and recover one after the other.
-        let mut others = open.iter().filter(|(_, other)| portal(other) != portal(silent));
+        let mut others = open.iter().filter(|(_, other)| other.portal != silent.portal);
         others.any(|(other, _)| state.requests.paths().answers_beside(*other, path, now))
     }
 

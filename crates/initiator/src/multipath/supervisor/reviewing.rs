@@ -41,7 +41,7 @@ impl Supervisor {
         (review.moved, review.reviewed) = (progress.moved, now);
         let (mut readings, mut queues) = (Vec::new(), 0);
         let open = paths.in_use();
-        let portals = portals(&open);
+        let portals = count_portals(&open);
         self.review.traffic.keep(|id| open.iter().any(|(there, _)| *there == id));
         for (id, path) in open {
             paths.set_room(id, self.room(&path));
@@ -65,8 +65,8 @@ impl Supervisor {
         reading.time = self.review.begun.elapsed();
         reading.bytes = progress.moved;
         reading.sessions = u32::try_from(readings.len()).unwrap_or(u32::MAX);
-        // The other portal may be the only way when a link fails, and a link that has just failed makes the rest look
-        // like a surplus.
+        // One session at each portal stays: it is needed when the link of another portal fails. Just after such a
+        // failure the measurements make it look like a surplus.
         let planned = shared_link.planned(readings.first(), &self.opener.node.options().tuning);
         reading.planned = planned.max(portals);
         reading.is_busy = progress.is_busy;
@@ -104,7 +104,7 @@ impl Supervisor {
 }
 
 /// Returns the number of portals that the paths lead to.
-pub(crate) fn portals(paths: &[(PathId, Path)]) -> u32 {
+pub(crate) fn count_portals(paths: &[(PathId, Path)]) -> u32 {
     let portals: BTreeSet<_> = paths.iter().map(|(_, path)| path.portal).collect();
     u32::try_from(portals.len()).unwrap_or(u32::MAX)
 }
