@@ -33,7 +33,7 @@ use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::link::{Link, Properties};
 use iscsi_testkit::target::{ConnId, Target};
-use iscsi_tuner::{Granted, Interface, Limits, Plan, TcpInfo};
+use iscsi_tuner::{Granted, Interface, Limits, Plan, Rate, TcpInfo};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -95,6 +95,8 @@ struct Wire {
     polls: u32,
     /// Round-trip time that `TCP_INFO` reports.
     round_trip: Duration,
+    /// Delay of a queue before the link, which `TCP_INFO` reports as well.
+    queue: Duration,
     /// Most bytes that one read returns; the socket reports the rest one turn later.
     max_read: Option<usize>,
     is_rest_unreported: bool,
@@ -189,6 +191,7 @@ impl Network for Simulated {
                 vain_reads: 0,
                 polls: 0,
                 round_trip: ROUND_TRIP,
+                queue: Duration::ZERO,
                 max_read: None,
                 is_rest_unreported: false,
                 writes: 0,
@@ -364,7 +367,9 @@ impl Socket for End {
     fn tcp_info(&self) -> io::Result<TcpInfo> {
         let (mut info, mut wire) = (TcpInfo::default(), lock(&self.0.wire));
         wire.polls += 1;
-        (info.smoothed_rtt, info.min_rtt) = (Some(wire.round_trip), Some(wire.round_trip));
+        info.smoothed_rtt = Some(wire.round_trip + wire.queue);
+        info.min_rtt = Some(wire.round_trip);
+        info.delivery_rate = (!wire.queue.is_zero()).then_some(Rate::GIGABIT);
         if let Some(path) = &wire.path {
             path.fill_info(&mut info, Instant::now().into_std());
         }

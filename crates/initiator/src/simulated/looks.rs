@@ -74,7 +74,7 @@ async fn what_waits_in_its_class_does_not_wait_for_its_source() {
         for diagnosis in [write, read] {
             let foremost = diagnosis.foremost().unwrap();
             assert!(foremost.limiter == Limiter::Class && foremost.share > 0.8, "{diagnosis}");
-            let limit: iscsi_tuner::Rate = rate.parse().unwrap();
+            let limit: Rate = rate.parse().unwrap();
             assert!(foremost.evidence.contains(&limit.to_string()), "{diagnosis}");
         }
         class.pause();

@@ -16,7 +16,6 @@ use crate::multipath::paths::Paths;
 use crate::multipath::paths::path::Path;
 use crate::multipath::requests::confirmation::confirm;
 use crate::multipath::requests::execute::execute;
-use crate::multipath::supervisor::reviewing::count_portals;
 use crate::options::policy::RequestPolicy;
 use crate::state::budget::Budget;
 use crate::state::counters::{RequestStats, Snapshot};
@@ -412,15 +411,6 @@ async fn paths_are_not_busy_with_what_a_class_holds_back() {
     assert!(rig.paths.budget().has_waiters());
     assert!(!rig.paths.progress().is_busy);
     drop(requests);
-}
-
-/// A disk keeps a session at each portal in use, even if fewer sessions fill the link.
-#[tokio::test(start_paused = true)]
-async fn the_portals_in_use_are_counted_once_each() {
-    let rig = Rig::new(2, []).await;
-    let paths = rig.paths.in_use();
-    assert_eq!(count_portals(&paths), 2);
-    assert_eq!(count_portals(&[&paths[..1], &paths[..1]].concat()), 1);
 }
 
 /// Reads every 100 ms, over a path whose host acknowledges nothing from the beginning, and over another one. Returns

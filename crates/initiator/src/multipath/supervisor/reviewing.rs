@@ -104,7 +104,7 @@ impl Supervisor {
 }
 
 /// Returns the number of portals that the paths lead to.
-pub(crate) fn count_portals(paths: &[(PathId, Path)]) -> u32 {
+fn count_portals(paths: &[(PathId, Path)]) -> u32 {
     let portals: BTreeSet<_> = paths.iter().map(|(_, path)| path.portal).collect();
     u32::try_from(portals.len()).unwrap_or(u32::MAX)
 }
