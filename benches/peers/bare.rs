@@ -7,8 +7,8 @@ use std::thread;
 use serde_json::Value;
 
 use crate::Trouble;
+use crate::args::{BareArgs, Direction};
 use crate::usage::Usage;
-use crate::words::{BareArgs, Direction};
 
 /// Length of the basic header segment of a PDU.
 const HEADER: usize = 48;

@@ -16,11 +16,11 @@ use serde_json::Value;
 use tokio::runtime::Builder;
 
 use crate::Trouble;
+use crate::args::CompareArgs;
 use crate::null::{self, NullTarget};
 use crate::programs::{Program, Programs, TargetKind};
 use crate::rows::{Kind, Row, rows};
 use crate::target::Target;
-use crate::words::CompareArgs;
 
 /// The result file in the repository.
 const RESULT: &str = "benches/results/short-link.json";

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::Trouble;
+use crate::args::{Digests, Direction, RunArgs};
 use crate::usage::Usage;
-use crate::words::{Digests, Direction, RunArgs};
 
 /// Requests per worker before the measurement.
 const WARM_UP: u64 = 4;

@@ -17,6 +17,7 @@
     reason = "a bench, and no figure is that exact"
 )]
 
+mod args;
 mod bare;
 mod compare;
 mod disks;
@@ -28,13 +29,12 @@ mod session_shared;
 mod sessions;
 mod target;
 mod usage;
-mod words;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::words::{Cli, Command};
+use crate::args::{Cli, Command};
 
 /// An error, as readable text.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::Trouble;
+use crate::args::Runtime;
 use crate::rows::{Kind, Row};
-use crate::words::Runtime;
 
 /// Time limit of a run, far longer than any takes.
 const LIMIT: Duration = Duration::from_secs(300);

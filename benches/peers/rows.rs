@@ -2,7 +2,7 @@
 
 use iscsi_lab::size::Size;
 
-use crate::words::{CompareArgs, Digests, Direction};
+use crate::args::{CompareArgs, Digests, Direction};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -139,7 +139,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::words::Cli;
+    use crate::args::Cli;
 
     #[test]
     fn rows_are_chosen_by_a_part_of_their_name() {

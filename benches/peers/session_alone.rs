@@ -14,7 +14,7 @@ use iscsi_session::{Command, Config, Output, ReadAhead, Session, SessionKind};
 use tokio::net::TcpStream;
 
 use crate::Trouble;
-use crate::words::AloneArgs;
+use crate::args::AloneArgs;
 
 /// Reads per slot of the queue before the measurement.
 pub(crate) const WARM_UP: u64 = 4;

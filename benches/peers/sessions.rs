@@ -5,9 +5,9 @@ use iscsi_initiator::Url;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
+use crate::args::AloneArgs;
 use crate::session_alone::{Alone, BLOCK, WARM_UP};
 use crate::usage::Usage;
-use crate::words::AloneArgs;
 use crate::{Trouble, session_shared};
 
 /// Runs the load. Returns the resources that the measured part used.

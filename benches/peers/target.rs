@@ -11,7 +11,7 @@ use tokio::process::Command;
 use tokio::time::sleep;
 
 use crate::Trouble;
-use crate::words::Digests;
+use crate::args::Digests;
 
 /// Number of ports to try: another process may use a port.
 const TRIES: u32 = 5;

@@ -10,7 +10,7 @@ use crate::size::Size;
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-/// Runs programs between two hosts with a chosen round-trip time, rate and loss, against LIO.
+/// Run programs between two hosts with a chosen round-trip time, rate and loss, against LIO
 ///
 /// The exit status is 0 when all went well (without --strict, a figure that timed out or failed is a
 /// result, not an error), 1 after an error, 2 for a wrong command line or scenario, 3 when this
@@ -19,24 +19,24 @@ const DAY: u64 = 86_400;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "lab", version)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What the lab can do.
+/// The commands of the lab.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Measures all that a scenario names, and writes the figures to a file.
+    /// Measure all that a scenario names, and write the figures to a file.
     Run(RunArgs),
-    /// Runs a program with `LAB_URL`, the target's URL, in its environment.
+    /// Run a program with `LAB_URL`, the URL of the target, in its environment.
     Exec(ExecArgs),
-    /// Makes tables and charts of result files.
+    /// Draw tables and charts of result files.
     Draw(DrawArgs),
-    /// How the lab starts itself in its environment.
+    /// Start the lab again, inside its environment.
     #[command(hide = true)]
     Agent {
-        /// What to do there.
+        /// The command to carry out there.
         job: String,
     },
 }
@@ -46,23 +46,23 @@ pub enum Command {
 pub struct RunArgs {
     /// The scenario, a TOML file.
     pub scenario: PathBuf,
-    /// The result's file; target/lab/NAME.json if not given.
+    /// The file for the result [default: target/lab/NAME.json].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Measure only these.
+    /// Measure only these programs, as the scenario names them.
     #[arg(long, value_name = "WHO", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Measure only what goes this way.
+    /// Measure only this direction.
     #[arg(long, value_enum, value_name = "WAY")]
     pub direction: Option<Direction>,
     /// End with status 1 if a figure failed or timed out.
     #[arg(long)]
     pub strict: bool,
-    /// Where the built programs are; by default this workspace's release folder, and block-copy is
-    /// built there first.
+    /// The folder of the programs to measure [default: the release folder of this workspace, where block-copy is built
+    /// first].
     #[arg(long, value_name = "FOLDER")]
     pub tree: Option<PathBuf>,
-    /// Where and how long.
+    /// The environment and the limits.
     #[command(flatten)]
     pub lab: LabArgs,
 }
@@ -70,7 +70,7 @@ pub struct RunArgs {
 /// The arguments of `lab exec`.
 #[derive(Args, Clone, Debug)]
 pub struct ExecArgs {
-    /// Where and how long.
+    /// The environment and the limits.
     #[command(flatten)]
     pub lab: LabArgs,
     /// The link (`rtt=MS`, `rate=RATE`, `loss=PERCENT`) and what lab/lio takes (`lun=0:256M`,
@@ -85,10 +85,10 @@ pub struct ExecArgs {
 /// The arguments of `lab draw`.
 #[derive(Args, Clone, Debug)]
 pub struct DrawArgs {
-    /// The files that `lab run` left.
+    /// The result files of `lab run`.
     #[arg(required = true, value_name = "RESULT")]
     pub results: Vec<PathBuf>,
-    /// Tell beside the figures which of them reach the goals of this scenario.
+    /// Mark the figures that reach the goals of this scenario.
     #[arg(long, value_name = "SCENARIO")]
     pub goals: Option<PathBuf>,
     /// The folder for NAME.md and its charts, for each NAME.json.
@@ -96,29 +96,29 @@ pub struct DrawArgs {
     pub out: PathBuf,
 }
 
-/// Where a lab is set up, and what it may take.
+/// The environment of a lab, and its limits.
 #[derive(Args, Clone, Debug)]
 pub struct LabArgs {
-    /// In a kernel of its own, or in network namespaces of this machine's.
+    /// The environment: a kernel of its own, or network namespaces of this machine.
     #[arg(long = "where", value_enum, value_name = "ENVIRONMENT", default_value_t = Where::Auto)]
     pub environment: Where,
-    /// Seconds until the whole is ended; by default an hour, and for a scenario what its
-    /// measurements may take at most. At most a day.
+    /// Seconds until the lab is ended, at most a day [default: an hour; for a scenario the time that its measurements may
+    /// take].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=DAY))]
     pub limit: Option<u64>,
-    /// The guest's memory; by default what the units and images need.
+    /// The memory of the guest [default: what the units and images need].
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
 }
 
-/// Where a lab may be set up.
+/// Environments of a lab.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Where {
-    /// A guest if that can be, else the host.
+    /// The guest where it can run, else the host.
     Auto,
-    /// A Linux kernel that runs as a program: user-mode-linux.
+    /// A Linux kernel that runs as a program (user-mode-linux).
     Guest,
-    /// This machine's own kernel, in network namespaces; for root.
+    /// The kernel of this machine, in network namespaces; needs root.
     Host,
 }
 

@@ -46,7 +46,6 @@ mod settings;
 mod stream;
 mod topology;
 mod trace;
-mod trouble;
 mod units;
 mod volume;
 mod wire;

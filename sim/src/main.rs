@@ -18,31 +18,31 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 #[derive(Debug, Parser)]
 #[command(name = "sim")]
 struct Arguments {
-    /// The seed of the first episode; each further one has the next number
+    /// Seed of the first episode; each further one has the next number.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How many episodes to run
+    /// Number of episodes.
     #[arg(long, default_value_t = 1)]
     episodes: u64,
-    /// Run episodes for so many seconds instead
-    #[arg(long)]
+    /// Run episodes for SECONDS instead.
+    #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
-    /// Requests of an episode
+    /// Number of requests of an episode.
     #[arg(long, default_value_t = 200)]
     operations: usize,
-    /// Episodes at once, each in a thread of its own; as many as there are processors, and one with --trace
+    /// Number of concurrent episodes, each in its own thread [default: the number of processors, 1 with --trace].
     #[arg(long)]
     threads: Option<NonZero<usize>>,
-    /// Classes of faults to leave out; "all" leaves out all of them
+    /// Classes of faults to leave out; `all` leaves out all of them.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// Print the number of requests and of faults of each class
+    /// Print the number of requests, and of faults of each class.
     #[arg(long)]
     counts: bool,
-    /// Go on after an episode that has found something wrong
+    /// Continue after an episode that has found a violation.
     #[arg(long)]
     keep_going: bool,
-    /// Print what happens in the episodes; RUST_LOG adds what the initiator logs
+    /// Print the events of the episodes; RUST_LOG adds the log of the initiator.
     #[arg(long)]
     trace: bool,
 }

@@ -16,6 +16,7 @@ mod orphans;
 mod served;
 #[cfg(test)]
 mod tests;
+mod troubles;
 mod version;
 
 use std::ops::Range;

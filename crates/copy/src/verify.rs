@@ -1,7 +1,7 @@
 //! Verifies that the destination holds the data that was read from the source.
 
 pub(crate) mod checksums;
-mod read_back;
+mod pieces;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::progress::{Events, Progress, Reporter};
 use crate::survey::questions::Pace;
 use crate::zeros::is_zero;
 use checksums::{Checksums, sum};
-use read_back::{Expected, Piece, ReadBack, Side, Step};
+use pieces::{Expected, Piece, Pieces, Side, Step};
 
 /// Interval at which the pace of reading is updated while results of queries are awaited.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -251,7 +251,7 @@ impl Verify {
     /// Begins as many reads as may be in flight, and returns the pace of reading.
     fn begin(
         &mut self,
-        pieces: &mut ReadBack,
+        pieces: &mut Pieces,
         reads: &mut Comparisons,
         begun: &mut VecDeque<Piece>,
         limit: &mut RateLimit,
@@ -298,7 +298,7 @@ impl Verify {
     }
 
     /// Returns the pieces to read back.
-    fn pieces(&mut self) -> ReadBack {
+    fn pieces(&mut self) -> Pieces {
         let mut known: Vec<Piece> =
             self.checksums.parts().map(|(range, sum)| (range, Expected::Sum(sum))).collect();
         let mut zeros = self.checksums.zeros().clone();
@@ -310,7 +310,7 @@ impl Verify {
         let earlier = std::mem::take(&mut self.earlier);
         let source = self.source.device_ref().cloned();
         let destination = Arc::clone(&self.destination);
-        ReadBack::new(source, destination, known, [zeros, earlier], self.reads_holes)
+        Pieces::new(source, destination, known, [zeros, earlier], self.reads_holes)
     }
 
     /// Returns where the destination differs: at a byte if zeros were expected or the source still has the

@@ -4,14 +4,14 @@
 
 mod estimate;
 mod flush;
+mod flush_rank;
 pub mod flushing;
 mod reports;
-mod standing;
 
 pub use estimate::FlushEstimate;
 pub use flush::Flush;
+pub use flush_rank::{FlushRank, WitnessRank};
 pub use reports::Epoch;
-pub use standing::{FlushRank, WitnessRank};
 
 use crate::by_path::ByPath;
 use crate::ids::PathId;

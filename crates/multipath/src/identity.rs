@@ -5,22 +5,22 @@
 
 mod blocks;
 mod capacity;
-mod forms;
 mod name;
 mod profile;
 mod reasons;
 pub mod revalidating;
 mod size;
 mod transitions;
+mod unknown_commands;
 
 pub use blocks::{BlockError, Blocks};
 pub use capacity::{Capacity, check_block_size, short_capacity, short_capacity_now};
-pub use forms::UnknownForms;
 pub use name::{Mismatch, Model, UnitAddress, UnitName, Unproven};
 pub use profile::{Answers, Pages, Profile, max_transfer, unmapped_reads_zeros};
 pub use reasons::{Reasons, SharedReasons, Verdict};
 pub use size::{RangeError, Resized, SizeQuestion};
 pub use transitions::Transitions;
+pub use unknown_commands::UnknownCommands;
 
 use std::hash::{Hash, Hasher};
 
@@ -60,7 +60,7 @@ pub struct Identity {
     medium: Medium,
     size: Size,
     /// Commands that the unit does not support.
-    pub unknown_forms: UnknownForms,
+    pub unknown_commands: UnknownCommands,
     /// Time that a port may take to change its state.
     pub transitions: Transitions,
     attentions: u64,
@@ -97,7 +97,7 @@ impl Identity {
             revision: 0,
             medium: Medium::default(),
             size: Size::default(),
-            unknown_forms: UnknownForms::default(),
+            unknown_commands: UnknownCommands::default(),
             transitions: Transitions::default(),
             attentions: 0,
         }

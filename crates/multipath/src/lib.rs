@@ -63,7 +63,7 @@ pub use identity::revalidating;
 pub use identity::{
     Answers, BlockError, Blocks, Capacity, Identity, KnownUnit, Mismatch, Model, Pages, Profile,
     RangeError, Reasons, Resized, SharedReasons, SizeQuestion, Transitions, UnitAddress, UnitName,
-    UnknownForms, Unproven, Verdict, check_block_size, max_transfer, short_capacity,
+    UnknownCommands, Unproven, Verdict, check_block_size, max_transfer, short_capacity,
     short_capacity_now, unmapped_reads_zeros,
 };
 pub use idle_poll::IdlePoll;

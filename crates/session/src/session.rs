@@ -3,8 +3,8 @@
 //! Design: `docs/design/session.md`.
 
 mod abort;
-mod cleanup;
 mod cleared;
+mod connection_failure;
 mod connections;
 mod end;
 mod management;

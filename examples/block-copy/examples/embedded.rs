@@ -25,13 +25,13 @@ use iscsi_tuner::Size;
 const TARGET: &str = "iqn.2026-01.org.example:embedded";
 const BLOCK: u32 = 512;
 
-/// Copies a random image to an embedded target, and back.
+/// Copy a random image to an embedded target, and back.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Bytes of the image, rounded up to whole blocks.
+    /// Size of the image, rounded up to whole blocks.
     #[arg(long, default_value = "256M")]
     size: Size,
-    /// How much later everything that the target says leaves it, milliseconds: a long way.
+    /// Delay of everything that the target sends, in milliseconds, as of a long link.
     #[arg(long, default_value_t = 0)]
     delay_ms: u64,
     /// How to show progress.

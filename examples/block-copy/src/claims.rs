@@ -1,6 +1,8 @@
 //! Claims the files and units of copies, so that no copy interferes with another copy, in this process or on
 //! this host.
 
+pub(crate) mod named_files;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +14,10 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep};
 
+use self::named_files::NamedFile;
 use crate::end::Medium;
 use crate::ends::Ends;
 use crate::error::Error;
-use crate::named_files::NamedFile;
 use crate::side::Side;
 
 /// Time limit to wait for a command that an ended process has started. When a process ends, a guard process

@@ -1,6 +1,12 @@
 //! Limits the rates of the copies of a process by a tree of traffic classes. A class has a guaranteed rate, and
 //! a ceil: the most that it reaches with the rate that other classes do not use.
 
+pub(crate) mod clients;
+pub(crate) mod keeper;
+pub(crate) mod lines;
+pub(crate) mod protocol;
+pub(crate) mod shared;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,5 +1,8 @@
 //! Serves the socket that takes commands while copies run.
 
+pub(crate) mod handle;
+pub(crate) mod orders;
+
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -11,12 +14,12 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::clients::MAX_CLIENTS;
+use self::orders::Orders;
+use crate::classes::clients::MAX_CLIENTS;
+use crate::classes::lines::{Line, Lines};
+use crate::classes::protocol::{Reply, SHARE};
 use crate::error::Error;
-use crate::lines::{Line, Lines};
-use crate::orders::Orders;
 use crate::output::json_line;
-use crate::sharing::{Reply, SHARE};
 
 /// Maximum number of concurrent connections: those of the clients, which share the tree of traffic classes of
 /// this process, and some for commands.

@@ -1,5 +1,6 @@
 //! Opens and describes the source and the destination of a copy: files, streams, units, exports and volumes.
 
+pub mod awaited;
 mod export;
 mod file;
 mod glance;
@@ -22,7 +23,7 @@ use iscsi_tuner::Size;
 use iscsi_volume::Description;
 use serde_json::{Value, json};
 
-use crate::activity::Awaited;
+use crate::end::awaited::Awaited;
 use crate::error::Error;
 use crate::location::Location;
 use crate::side::Side;

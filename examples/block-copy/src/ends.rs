@@ -10,14 +10,14 @@ use iscsi_initiator::{Error as IscsiError, Initiator};
 use iscsi_tuner::{Diagnosis, Size};
 use tokio::time::timeout;
 
-use crate::activity::Awaited;
 use crate::args::{Args, OnReadError};
+use crate::end::awaited::Awaited;
 use crate::end::{Access, End, UnitEnd};
 use crate::error::Error;
+use crate::job::span::Span;
 use crate::location::Location;
-use crate::observation::Observation;
+use crate::report::observation::Observation;
 use crate::side::Side;
-use crate::span::Span;
 use crate::stop::Stop;
 
 /// Time limit of the check, after an error, whether a unit was replaced.

@@ -1,5 +1,9 @@
 //! Errors of a copy.
 
+pub(crate) mod failure;
+pub(crate) mod refusal;
+pub mod sentence;
+
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -14,10 +18,10 @@ use iscsi_examples_common::volume::VolumeError;
 use iscsi_initiator::device::{DeviceError, DeviceErrorKind};
 use thiserror::Error as ThisError;
 
+use self::refusal::Refusal;
+use self::sentence::{is_of_caller, of_device, of_export, of_ranges};
 use crate::classes::ClassesError;
-use crate::passes::NotConverging;
-use crate::refusal::Refusal;
-use crate::sentence::{is_of_caller, of_device, of_export, of_ranges};
+use crate::report::passes::NotConverging;
 use crate::side::Side;
 use iscsi_tuner::Size;
 

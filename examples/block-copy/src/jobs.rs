@@ -1,5 +1,7 @@
 //! Runs many copies concurrently, which share one tree of traffic classes (limits of their rates).
 
+pub(crate) mod job_file;
+
 use std::io;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -9,17 +11,17 @@ use iscsi_examples_common::program::ProgramError;
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
+use self::job_file::{Entry, JobFile};
 use crate::args::OutputArgs;
 use crate::claims::Claims;
 use crate::classes::Classes;
+use crate::control::handle::Handle;
+use crate::control::orders::Orders;
 use crate::ends::unless;
 use crate::error::Error;
-use crate::failure::Failure;
-use crate::handle::Handle;
+use crate::error::failure::Failure;
 use crate::job::{copy, obeying};
-use crate::job_file::{Entry, JobFile};
 use crate::log;
-use crate::orders::Orders;
 use crate::progress::{ProgressMode, eprint_lines};
 use crate::report::Report;
 use crate::stop::Stop;

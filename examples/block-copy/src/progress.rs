@@ -1,5 +1,14 @@
 //! Shows the progress of a copy on standard error.
 
+pub mod activity;
+pub(crate) mod bar_line;
+pub(crate) mod heading;
+pub(crate) mod json_lines;
+pub mod meter;
+pub(crate) mod shortened;
+pub mod status;
+pub(crate) mod terminal;
+
 use std::io::{IsTerminal, stderr};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -8,12 +17,11 @@ use clap::ValueEnum;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use iscsi_copy::Progress as CopyProgress;
 
-use crate::activity::Activity;
-use crate::bar_line::BarLine;
+use self::activity::Activity;
+use self::bar_line::BarLine;
+use self::status::Status;
 use crate::log;
 use crate::output;
-use crate::standing::Standing;
-use crate::terminal;
 
 /// The way in which progress is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -126,8 +134,8 @@ impl Progress {
     }
 
     /// Writes the state of the pass as a line.
-    pub(crate) fn print_standing(&self, standing: &Standing) {
-        eprint_lines(&format!("{} {}\n", log::time_stamp(), standing.line(self.title())));
+    pub(crate) fn print_status(&self, status: &Status) {
+        eprint_lines(&format!("{} {}\n", log::time_stamp(), status.line(self.title())));
     }
 
     /// Writes a remark: above the bar if there is one, otherwise as a line with a time stamp.

@@ -1,5 +1,10 @@
 //! The report of a copy.
 
+pub(crate) mod observation;
+pub(crate) mod own_limits;
+pub mod passes;
+pub mod reach;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -9,11 +14,11 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use serde_json::{Value, json};
 
-use crate::passes::PassesReport;
+use self::passes::PassesReport;
+use self::reach::Reach;
 use crate::plan::CopyPlan;
-use crate::reach::Reach;
+use crate::progress::status::mbit_per_s;
 use crate::side::Side;
-use crate::standing::mbit_per_s;
 use iscsi_tuner::Size;
 
 /// The report of a copy. For a failed copy, it covers the time up to the failure.

@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Display};
 use std::io;
 
-use block_copy::sentence::words;
+use block_copy::error::sentence::words;
 use iscsi_copy::device::DeviceError;
 use iscsi_copy::{CheckpointError, CopyAdvice, CopyError, DigestsError, Identity, NbdError};
 use iscsi_examples_common::sentence;

@@ -7,13 +7,13 @@ mod conversion;
 mod device;
 mod dirty_bitmap;
 mod handshake;
+mod link_state;
 mod losses;
 mod opening;
 mod reopening;
 mod sameness;
 mod silence;
 mod socket;
-mod standing;
 mod uri;
 mod writes;
 

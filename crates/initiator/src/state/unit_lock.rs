@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iscsi_multipath::{Begun, LossCount, PathId, Transitions, Unit, UnknownForms};
+use iscsi_multipath::{Begun, LossCount, PathId, Transitions, Unit, UnknownCommands};
 use qcell::{QCell, QCellOwner};
 
 use crate::events::disk_event::DiskEvent;
@@ -61,7 +61,7 @@ struct Copies {
     attentions: AtomicU64,
     losses: AtomicU64,
     reported_losses: AtomicU64,
-    unknown_forms: AtomicU32,
+    unknown_commands: AtomicU32,
     transitions: AtomicU32,
     needs_revalidation: AtomicBool,
 }
@@ -127,8 +127,8 @@ impl UnitLock {
 
     /// Returns whether the unit has rejected this operation code as unknown.
     pub(crate) fn is_unknown_form(&self, operation_code: u8) -> bool {
-        let bits = self.copies.unknown_forms.load(Ordering::Acquire);
-        UnknownForms::from_bits(bits).contains(operation_code)
+        let bits = self.copies.unknown_commands.load(Ordering::Acquire);
+        UnknownCommands::from_bits(bits).contains(operation_code)
     }
 
     /// Returns how long a port may take to change its state.
@@ -165,7 +165,7 @@ impl Copies {
                 copy.store(now, Ordering::Release);
             }
         }
-        let forms = (&self.unknown_forms, identity.unknown_forms.to_bits());
+        let forms = (&self.unknown_commands, identity.unknown_commands.to_bits());
         for (copy, now) in [forms, (&self.transitions, identity.transitions.to_bits())] {
             if copy.load(Ordering::Relaxed) != now {
                 copy.store(now, Ordering::Release);
@@ -338,7 +338,7 @@ mod tests {
             let mut unit = lock.lock();
             unit.identity.add_reason(Unit::FIRST_PATH);
             unit.identity.add_attention();
-            unit.identity.unknown_forms.add(0x91);
+            unit.identity.unknown_commands.add(0x91);
         }
         assert!(!lock.is_calm_since(&begun) && lock.may_need_revalidation());
         assert!(lock.attentions() == 1 && lock.is_unknown_form(0x91));

@@ -353,7 +353,7 @@ impl Listener {
                 let completion = result.ok();
                 let is_unknown = |it: &Completion| End::of_completion(it) == End::UnknownCommand;
                 if completion.as_ref().is_some_and(is_unknown) {
-                    known.identity.unknown_forms.add(operation.code());
+                    known.identity.unknown_commands.add(operation.code());
                     tracing::debug!(command = operation.name(), "the unit does not know this form");
                 }
                 Ended::Failed(error, completion.map(|it| it.data).unwrap_or_default())

@@ -205,7 +205,7 @@ impl LogicalUnit {
             return Some(Ok((begun.number, completion)));
         }
         if End::of_completion(&completion) == End::UnknownCommand {
-            self.state.lock().identity.unknown_forms.add(transfer.operation_code());
+            self.state.lock().identity.unknown_commands.add(transfer.operation_code());
             let (span, name) = (self.session.span(), transfer.name());
             tracing::debug!(parent: span, command = name, "the unit does not know this form");
         }

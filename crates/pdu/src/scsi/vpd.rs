@@ -14,7 +14,7 @@
 
 // A new page must also be added to `crates/pdu/tests/scsi/any_bytes.rs`, `fuzz/fuzz_targets/scsi.rs` and
 // `examples/iscsi-util/src/inquiry/page.rs`, and a page that disks use to
-// `crates/initiator/src/unit/probe.rs`.
+// `crates/initiator/src/unit/probe.rs` and `crates/multipath/src/identity/profile.rs`.
 mod block_characteristics;
 mod block_limits;
 mod device_identification;

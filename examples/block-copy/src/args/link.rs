@@ -13,7 +13,7 @@ use iscsi_initiator::{Policy, Tuning};
 use iscsi_tuner::{Limits, Rate, Size, SizeError, UnknownPolicy};
 
 use crate::error::Error;
-use crate::refusal::Refusal;
+use crate::error::refusal::Refusal;
 
 /// Time limit of a command from its submission, unless the URL sets another limit. On a slow link a command
 /// waits for all commands that were submitted before it. Whether the target is alive is known much sooner from

@@ -8,7 +8,7 @@ use std::time::Duration;
 use iscsi_copy::{Device, NbdDevice, NbdUri, RangeSet};
 use serde_json::{Value, json};
 
-use crate::activity::Awaited;
+use crate::end::awaited::Awaited;
 use crate::error::Error;
 use crate::side::Side;
 

@@ -11,7 +11,7 @@ use iscsi_copy::{Destination, FileOptions, Source};
 use iscsi_examples_common::standard_output;
 
 use crate::error::Error;
-use crate::refusal::Refusal;
+use crate::error::refusal::Refusal;
 use crate::side::Side;
 
 /// A pipe, a terminal, a character device, or a file that another process has opened.

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::{medium::Medium, tuning};
-use crate::activity::Awaited;
+use crate::end::awaited::Awaited;
 use crate::error::Error;
 use crate::side::Side;
 use crate::stop::Stop;

@@ -8,7 +8,7 @@ use iscsi_copy::{Changes, IoFuture, RangeSet};
 use crate::args::{Args, PassArgs, VerifyMode};
 use crate::ends::Ends;
 use crate::error::Error;
-use crate::ranges;
+use crate::job::ranges;
 use crate::shell::Shell;
 use crate::stop::Stop;
 use iscsi_examples_common::program::ProgramError;

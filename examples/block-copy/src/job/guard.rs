@@ -12,7 +12,7 @@ use crate::content::{Container, Remedy, Sample, container, gpt_block_size, has_m
 use crate::end::End;
 use crate::ends::Ends;
 use crate::error::Error;
-use crate::refusal::Refusal;
+use crate::error::refusal::Refusal;
 use crate::side::Side;
 
 /// Bytes of a stream that are read before the copy, and waited for: they include the signatures of a tar

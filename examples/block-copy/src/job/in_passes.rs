@@ -13,8 +13,8 @@ use super::transferred::{Transferred, Unverified};
 use crate::args::{PassArgs, WhenNotConverging};
 use crate::claims;
 use crate::error::Error;
-use crate::passes::PassesReport;
 use crate::progress::eprint_lines;
+use crate::report::passes::PassesReport;
 use crate::shell::Shell;
 use crate::stop::Stop;
 

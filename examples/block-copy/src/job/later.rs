@@ -18,18 +18,18 @@ use super::comparison::compare;
 use super::delta;
 use crate::args::{Args, RateArgs, VerifyMode};
 use crate::claims::Claims;
+use crate::claims::named_files::NamedFile;
 use crate::classes::Classes;
+use crate::classes::shared::{Connected, SharedClass};
 use crate::end::End;
 use crate::ends::{Ends, NO_WAY_BACK, TWO_USES, unless};
 use crate::error::Error;
-use crate::failure::Failure;
-use crate::json_lines::JsonLines;
+use crate::error::failure::Failure;
+use crate::job::span::Span;
 use crate::location::Location;
-use crate::named_files::NamedFile;
-use crate::shared_class::{Connected, SharedClass};
+use crate::progress::json_lines::JsonLines;
+use crate::progress::status::mbit_per_s;
 use crate::side::Side;
-use crate::span::Span;
-use crate::standing::mbit_per_s;
 use crate::stop::Stop;
 
 /// The result of a verification.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use iscsi_copy::{Checksums, Identity, Passes, Progress, RangeSet};
 use tokio::time::Instant;
 
-use crate::passes::PassesReport;
+use crate::report::passes::PassesReport;
 
 /// The result of a copy, complete or not.
 #[derive(Debug, Default)]

@@ -7,9 +7,9 @@ use super::comparison::compare;
 use super::transferred::Unverified;
 use super::{Job, delta};
 use crate::args::VerifyMode;
+use crate::control::handle::Phase;
 use crate::ends::NO_WAY_BACK;
 use crate::error::Error;
-use crate::handle::Phase;
 use crate::stop::Stop;
 
 impl Unverified {

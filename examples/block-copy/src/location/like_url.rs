@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::refusal::Refusal;
+use crate::error::refusal::Refusal;
 use crate::side::Side;
 
 /// Returns the reason why an argument is not accepted as the name of a file. The name of a source that exists

@@ -30,9 +30,9 @@ async fn a_line_a_second_tells_programs_how_it_stands() {
         output.read_line(&mut line).unwrap();
         serde_json::from_str::<Value>(&line).unwrap()
     };
-    let mut standing = next(&mut output);
-    while standing["bytes"] != 12_288 {
-        standing = next(&mut output);
+    let mut status = next(&mut output);
+    while status["bytes"] != 12_288 {
+        status = next(&mut output);
     }
     for (name, value) in [
         ("pass", Value::from("copied")),
@@ -44,12 +44,12 @@ async fn a_line_a_second_tells_programs_how_it_stands() {
         ("seconds_left", Value::Null),
         ("sessions", 1.into()),
     ] {
-        assert_eq!(standing[name], value, "{name}");
+        assert_eq!(status[name], value, "{name}");
     }
     for name in ["bytes_flushed", "seconds", "mbit_per_s", "mean_mbit_per_s", "rtt_ms"] {
-        assert!(standing[name].is_number(), "{name}: {standing}");
+        assert!(status[name].is_number(), "{name}: {status}");
     }
-    assert_eq!(standing.as_object().unwrap().len(), 14);
+    assert_eq!(status.as_object().unwrap().len(), 14);
     drop(input);
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();

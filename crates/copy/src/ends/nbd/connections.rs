@@ -15,9 +15,9 @@ use tracing::Instrument;
 use super::NbdError;
 use super::connection::{Connection, Failed, MAX_CONNECTIONS};
 use super::dirty_bitmap::DirtyBitmap;
+use super::link_state::LinkState;
 use super::losses::Losses;
 use super::reopening::Reopening;
-use super::standing::Standing;
 use super::uri::NbdUri;
 
 /// Smallest time limit of a further handshake.
@@ -29,7 +29,7 @@ const AT_ONCE_FACTOR: u32 = 4;
 /// long, or comes back with another export.
 #[derive(Debug)]
 pub(super) struct Connections {
-    standing: watch::Receiver<Standing>,
+    state: watch::Receiver<LinkState>,
     next: AtomicUsize,
     losses: Arc<Losses>,
     has_flush: bool,
@@ -69,25 +69,25 @@ impl Connections {
                 connections.push(Arc::new(further));
             }
         }
-        let (publish, standing) = watch::channel(Standing { connections, end: None });
+        let (publish, state) = watch::channel(LinkState { connections, end: None });
         let reopening = Reopening::new(uri, &export, publish, Arc::clone(&losses));
         let mut tasks = JoinSet::new();
         // Runs in the caller's span, so that its messages belong to the caller's job.
         tasks.spawn(reopening.run().in_current_span());
         let has_flush = export.flags.contains(TransmissionFlags::FLUSH);
         let next = AtomicUsize::new(0);
-        Ok((Self { standing, next, losses, has_flush, _reopening: tasks }, export, marked))
+        Ok((Self { state, next, losses, has_flush, _reopening: tasks }, export, marked))
     }
 
     /// Returns the number of connections, open or lost.
     pub(super) fn count(&self) -> usize {
-        self.standing.borrow().connections.len()
+        self.state.borrow().connections.len()
     }
 
     /// Returns whether no connection is open, and reconnecting has not been given up.
     pub(super) fn is_away(&self) -> bool {
-        let standing = self.standing.borrow();
-        standing.end.is_none() && standing.is_away()
+        let state = self.state.borrow();
+        state.end.is_none() && state.is_away()
     }
 
     pub(super) fn losses(&self) -> &Losses {
@@ -99,19 +99,19 @@ impl Connections {
     /// # Errors
     /// Returns an error if reconnecting has been given up.
     pub(super) async fn any(&self) -> DeviceResult<Arc<Connection>> {
-        let mut standing = {
-            let now = self.standing.borrow();
+        let mut state = {
+            let now = self.state.borrow();
             if now.end.is_none()
                 && let Some(connection) = self.in_turn(&now)
             {
                 return Ok(connection);
             }
             drop(now);
-            self.standing.clone()
+            self.state.clone()
         };
         loop {
             {
-                let now = standing.borrow_and_update();
+                let now = state.borrow_and_update();
                 if let Some(end) = &now.end {
                     return Err(end.to_error().into());
                 }
@@ -119,14 +119,14 @@ impl Connections {
                     return Ok(connection);
                 }
             }
-            if standing.changed().await.is_err() {
+            if state.changed().await.is_err() {
                 return Err(NbdError::Lost.into());
             }
         }
     }
 
-    fn in_turn(&self, standing: &Standing) -> Option<Arc<Connection>> {
-        let all = &standing.connections;
+    fn in_turn(&self, state: &LinkState) -> Option<Arc<Connection>> {
+        let all = &state.connections;
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % all.len().max(1);
         let mut in_turn = all.iter().cycle().skip(turn).take(all.len());
         in_turn.find(|connection| !connection.is_lost()).cloned()
@@ -142,7 +142,7 @@ impl Connections {
     /// Returns an error if reconnecting has been given up.
     pub(super) async fn flush(&self) -> DeviceResult<Result<(), Failed>> {
         let first = self.any().await?;
-        let others = self.standing.borrow().connections.clone();
+        let others = self.state.borrow().connections.clone();
         let others = others.into_iter().filter(|other| !Arc::ptr_eq(other, &first));
         let has_flush = self.has_flush;
         let mut flushes = JoinSet::new();

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::Connection;
+use super::link_state::{End, LinkState};
 use super::losses::Losses;
 use super::sameness::difference;
-use super::standing::{End, Standing};
 use super::uri::NbdUri;
 
 /// Pause after the first attempt to connect; it doubles with each attempt up to [`MAX_PAUSE`].
@@ -24,7 +24,7 @@ pub(super) struct Reopening {
     uri: NbdUri,
     /// The export as it was when the device was opened.
     export: Export,
-    standing: watch::Sender<Standing>,
+    state: watch::Sender<LinkState>,
     losses: Arc<Losses>,
     /// Time since which no connection is open; `None` while one is.
     away: Option<Instant>,
@@ -39,11 +39,11 @@ impl Reopening {
     pub(super) fn new(
         uri: &NbdUri,
         export: &Export,
-        standing: watch::Sender<Standing>,
+        state: watch::Sender<LinkState>,
         losses: Arc<Losses>,
     ) -> Self {
         let (uri, export, zero) = (uri.clone(), export.clone(), Duration::ZERO);
-        Self { uri, export, standing, losses, away: None, spent: zero, pause: zero }
+        Self { uri, export, state, losses, away: None, spent: zero, pause: zero }
     }
 
     /// Reconnects lost connections until that cannot succeed any more.
@@ -51,10 +51,10 @@ impl Reopening {
         loop {
             self.losses.news().await;
             loop {
-                let lost = self.standing.borrow().lost();
+                let lost = self.state.borrow().lost();
                 let Some((at, lost)) = lost else { break };
                 if let Err(end) = self.replace(at, &lost).await {
-                    self.standing.send_modify(|standing| standing.end = Some(end));
+                    self.state.send_modify(|state| state.end = Some(end));
                     return;
                 }
             }
@@ -71,7 +71,7 @@ impl Reopening {
         }
         let mut last = None;
         loop {
-            let breach = self.standing.borrow().breach();
+            let breach = self.state.borrow().breach();
             if let Some(breach) = breach {
                 return Err(End::Protocol(breach));
             }
@@ -120,8 +120,8 @@ impl Reopening {
             }
             self.spent = since.elapsed();
         }
-        self.standing.send_modify(|standing| {
-            if let Some(place) = standing.connections.get_mut(at) {
+        self.state.send_modify(|state| {
+            if let Some(place) = state.connections.get_mut(at) {
                 *place = Arc::new(connection);
             }
         });
@@ -132,7 +132,7 @@ impl Reopening {
     /// # Errors
     /// Returns an error if requests do not wait at all, or have waited for the time limit.
     fn patience_left(&mut self, why: &str) -> Result<Option<Duration>, End> {
-        if !self.standing.borrow().is_away() {
+        if !self.state.borrow().is_away() {
             return Ok(None);
         }
         let (patience, now) = (self.uri.retry_timeout(), Instant::now());

@@ -130,7 +130,7 @@ impl Disk {
         let is_told = told.and_then(|status| runs.take(&status)).is_some();
         if !is_told {
             tracing::debug!(lba = runs.next, "the unit does not tell what it holds");
-            self.unit.state().lock().identity.unknown_forms.add(code);
+            self.unit.state().lock().identity.unknown_commands.add(code);
         }
         Ok(is_told)
     }

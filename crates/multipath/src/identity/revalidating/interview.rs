@@ -72,7 +72,7 @@ pub(super) enum Doubt {
     /// A later try may show which unit it is.
     Passing(Failure),
     /// No later try can show which unit it is while the path stays as it is.
-    Standing(Failure),
+    Lasting(Failure),
 }
 
 impl Interview {
@@ -135,10 +135,10 @@ impl Interview {
         let inquiry =
             decoded.map_err(|why| Doubt::Passing(Failure::Format(Command::Inquiry, why)))?;
         if !inquiry.is_present() {
-            return Err(Doubt::Standing(Failure::NoUnit));
+            return Err(Doubt::Lasting(Failure::NoUnit));
         }
         if inquiry.device_type != DeviceType::DIRECT_ACCESS_BLOCK {
-            return Err(Doubt::Standing(Failure::NotADisk(inquiry.device_type)));
+            return Err(Doubt::Lasting(Failure::NotADisk(inquiry.device_type)));
         }
         Ok(inquiry)
     }
@@ -254,7 +254,7 @@ impl Unanswered {
     const fn doubt(self) -> Doubt {
         let failure = Failure::Question(self.question);
         match self.why {
-            Why::Nothing | Why::RefusedByPort => Doubt::Standing(failure),
+            Why::Nothing | Why::RefusedByPort => Doubt::Lasting(failure),
             Why::Refused | Why::Unknown => Doubt::Passing(failure),
         }
     }

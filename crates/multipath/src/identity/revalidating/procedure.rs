@@ -143,7 +143,7 @@ impl Procedure {
                 unit.identity.on_revalidated(self.path, asked_at);
             }
             Err(Doubt::Verdict(verdict)) => unit.identity.on_another_unit(self.path, verdict),
-            Err(Doubt::Standing(failure)) => self.answer_all(&Err(failure)),
+            Err(Doubt::Lasting(failure)) => self.answer_all(&Err(failure)),
             Err(Doubt::Passing(failure)) => self.pause(&failure, now),
         }
     }

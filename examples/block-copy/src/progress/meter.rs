@@ -7,12 +7,12 @@ use std::time::Duration;
 use iscsi_copy::Control;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::activity::{Activity, Watch};
 use crate::end::UnitEnd;
 use crate::ends::Ends;
-use crate::json_lines::JsonLines;
 use crate::progress::Progress;
-use crate::standing::{Standing, mbit_per_s};
+use crate::progress::activity::{Activity, Watch};
+use crate::progress::json_lines::JsonLines;
+use crate::progress::status::{Status, mbit_per_s};
 
 /// Interval of updates of the display.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -65,30 +65,30 @@ impl<'a> Meter<'a> {
             let activity = watch.update(&now, is_paused, || self.ends.awaited());
             progress.refresh(&now, activity, start.elapsed());
             let bytes = now.done.saturating_sub(now.resumed);
-            let standing = |rate| self.standing(now, start.elapsed(), rate, activity);
+            let status = |rate| self.status(now, start.elapsed(), rate, activity);
             if progress.line_interval().is_some_and(|time| lines.since.elapsed() >= time) {
-                progress.print_standing(&standing(lines.take(bytes)));
+                progress.print_status(&status(lines.take(bytes)));
             }
             if tick > 0 && tick % REFRESHES == 0 {
                 let rate = samples.take(bytes);
                 if let Some(lines) = &self.lines {
-                    lines.put(&standing(rate).to_json(progress.title()));
+                    lines.put(&status(rate).to_json(progress.title()));
                 }
             }
         }
         (work.await, samples.rates)
     }
 
-    fn standing(
+    fn status(
         &self,
         progress: iscsi_copy::Progress,
         elapsed: Duration,
         rate: f64,
         activity: Activity,
-    ) -> Standing {
+    ) -> Status {
         let sessions = self.ends.units().map(|unit| unit.sessions().len()).sum();
         let round_trip = self.ends.units().find_map(UnitEnd::round_trip);
-        Standing { progress, elapsed, rate, activity, sessions, round_trip }
+        Status { progress, elapsed, rate, activity, sessions, round_trip }
     }
 }
 

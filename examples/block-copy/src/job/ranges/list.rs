@@ -6,7 +6,7 @@ use iscsi_copy::{DirtyBitmap, NbdError, NbdUri, RangeSet};
 use serde_json::Value;
 use thiserror::Error as ThisError;
 
-use crate::sentence::of_export;
+use crate::error::sentence::of_export;
 
 /// Reasons why a list of ranges cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]

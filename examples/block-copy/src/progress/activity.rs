@@ -1,12 +1,11 @@
 //! Derives what a pass is doing at the moment, for the progress display.
 
-use std::fmt;
 use std::time::Duration;
 
 use iscsi_copy::Progress;
 use tokio::time::Instant;
 
-use crate::side::Side;
+use crate::end::awaited::Awaited;
 
 /// A pause of at least this length is a stall if the source or the destination waits for its target.
 const STALL: Duration = Duration::from_secs(2);
@@ -32,26 +31,6 @@ pub enum Activity {
     Paused,
     /// All bytes are written. The flush has been running for this time.
     Flushing(Duration),
-}
-
-/// Event for which the source or the destination of a copy waits.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Awaited {
-    /// The side that waits, if both sides have a target or a server.
-    pub side: Option<Side>,
-    /// The peer that the side waits for: the target, the unit or the server.
-    pub what: &'static str,
-    /// The time limit of the wait; `None` if there is none.
-    pub limit: Option<Duration>,
-}
-
-impl fmt::Display for Awaited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.side {
-            Some(side) => write!(f, "the {side}'s {}", self.what),
-            None => write!(f, "the {}", self.what),
-        }
-    }
 }
 
 impl Activity {
@@ -133,6 +112,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::side::Side;
 
     const TARGET: Awaited =
         Awaited { side: None, what: "target", limit: Some(Duration::from_secs(300)) };

@@ -7,7 +7,7 @@ use iscsi_copy::{Divergence, EndedPass, Verdict};
 use iscsi_tuner::Size;
 use serde_json::{Value, json};
 
-use crate::standing::mbit_per_s;
+use crate::progress::status::mbit_per_s;
 
 /// The report of the passes over a source in use.
 #[derive(Clone, Debug)]

@@ -13,8 +13,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::lines::{Line, Lines};
-use crate::sharing::{Asked, Limits, Reply, SHARE};
+use crate::classes::lines::{Line, Lines};
+use crate::classes::protocol::{Asked, Limits, Reply, SHARE};
 
 /// A keeper, with the requests that were sent to it.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use iscsi_pdu::keys::printable;
 
 use crate::end::End;
-use crate::shortened::{both_shortened, width};
+use crate::progress::shortened::{both_shortened, width};
 
 /// Columns that a name gets, if it needs them, before any details are shown.
 const NAME: usize = 18;

@@ -60,7 +60,7 @@ struct Asked {
 
 /// The pieces still to be read back.
 #[derive(Debug)]
-pub(crate) struct ReadBack {
+pub(crate) struct Pieces {
     /// Pieces with a checksum.
     known: Peekable<IntoIter<Piece>>,
     /// Ranges that another run has copied, in which the source may have holes.
@@ -93,7 +93,7 @@ impl Asked {
     }
 }
 
-impl ReadBack {
+impl Pieces {
     /// Creates the pieces from parts with checksums, in ascending order, from ranges of zeros, and from ranges
     /// that another run has copied. With `reads_holes` neither device is queried where it holds data.
     pub(crate) fn new(

@@ -7,11 +7,11 @@ use iscsi_copy::Progress;
 use iscsi_tuner::Size;
 use serde_json::{Value, json};
 
-use crate::activity::Activity;
+use crate::progress::activity::Activity;
 
 /// The state of a running pass at a moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing {
+pub struct Status {
     /// The progress.
     pub progress: Progress,
     /// The time since the start of the pass.
@@ -26,7 +26,7 @@ pub struct Standing {
     pub round_trip: Option<Duration>,
 }
 
-impl Standing {
+impl Status {
     /// Returns the number of bytes that this run has done.
     const fn done(&self) -> u64 {
         self.progress.done.saturating_sub(self.progress.resumed)
@@ -92,7 +92,7 @@ impl Standing {
 }
 
 /// Displays the state as the part of a line that follows its short beginning.
-impl fmt::Display for Standing {
+impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.elapsed.is_zero() {
             write!(f, ", mean {:.1}", self.mean())?;
@@ -140,18 +140,18 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn standing(done: u64, total: Option<u64>, resumed: u64) -> Standing {
+    fn status(done: u64, total: Option<u64>, resumed: u64) -> Status {
         let mut progress = Progress::default();
         (progress.done, progress.total, progress.resumed) = (done, total, resumed);
         progress.written = done - resumed;
         let elapsed = Duration::from_secs(1);
         let activity = Activity::Running;
-        Standing { progress, elapsed, rate: 93.75, activity, sessions: 0, round_trip: None }
+        Status { progress, elapsed, rate: 93.75, activity, sessions: 0, round_trip: None }
     }
 
     #[test]
     fn the_rest_takes_as_long_as_the_rate_so_far_says() {
-        let left = |done, resumed| standing(done, Some(100), resumed).left();
+        let left = |done, resumed| status(done, Some(100), resumed).left();
         assert_eq!(left(25, 0), Some(Duration::from_secs(3)));
         assert_eq!(left(0, 0), None);
         assert_eq!(left(60, 50), Some(Duration::from_secs(4)), "of an earlier run it says nothing");
@@ -166,14 +166,14 @@ mod tests {
 
     #[test]
     fn a_line_tells_size_rate_and_rest() {
-        let line = standing(MIB, Some(4 * MIB), 0).line("copied");
+        let line = status(MIB, Some(4 * MIB), 0).line("copied");
         let expected = "copied 1 MiB of 4 MiB (25%), 93.8 Mbit/s, 0:03 left, mean 8.4";
         assert_eq!(line, expected);
-        let stream = standing(MIB, None, 0).line("copied");
+        let stream = status(MIB, None, 0).line("copied");
         assert_eq!(stream, "copied 1 MiB, 93.8 Mbit/s, mean 8.4");
-        let paused = Standing { activity: Activity::Paused, ..standing(MIB, Some(4 * MIB), 0) };
+        let paused = Status { activity: Activity::Paused, ..status(MIB, Some(4 * MIB), 0) };
         assert_eq!(paused.line("copied"), "copied 1 MiB of 4 MiB (25%), paused, mean 8.4");
-        let mut unit = standing(4 * MIB, Some(4 * MIB), 0);
+        let mut unit = status(4 * MIB, Some(4 * MIB), 0);
         (unit.progress.written, unit.progress.skipped) = (MIB, 3 * MIB);
         (unit.sessions, unit.round_trip) = (2, Some(Duration::from_micros(100_250)));
         let expected = ", mean 33.6, sent 1 MiB, skipped 3 MiB, 2 sessions, RTT 100.25 ms";

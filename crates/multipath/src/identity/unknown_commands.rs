@@ -6,9 +6,9 @@
 /// A unit need not support any of them, whatever READ CAPACITY (16) returns. Each form is tried separately, so
 /// that a unit without SYNCHRONIZE CACHE (16) is still read beyond 2 TiB.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct UnknownForms(u32);
+pub struct UnknownCommands(u32);
 
-impl UnknownForms {
+impl UnknownCommands {
     /// Adds an operation code that the unit has refused with INVALID COMMAND OPERATION CODE.
     pub const fn add(&mut self, operation_code: u8) {
         self.0 |= Self::bit(operation_code);
@@ -40,11 +40,11 @@ mod tests {
 
     #[test]
     fn each_command_of_16_bytes_is_known_by_itself() {
-        let mut forms = UnknownForms::default();
+        let mut forms = UnknownCommands::default();
         forms.add(0x91);
         forms.add(0x28);
         assert!(forms.contains(0x91) && !forms.contains(0x88));
         assert!(!forms.contains(0x28), "every unit knows the short forms");
-        assert_eq!(UnknownForms::from_bits(forms.to_bits()), forms);
+        assert_eq!(UnknownCommands::from_bits(forms.to_bits()), forms);
     }
 }

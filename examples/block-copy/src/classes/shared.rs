@@ -18,11 +18,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::classes::keeper::{Connection, Keeper, Refusal};
 use crate::classes::limit;
+use crate::classes::lines::{Line, Lines};
+use crate::classes::protocol::{Asked, Limits, Reply};
 use crate::error::Error;
-use crate::keeper::{Connection, Keeper, Refusal};
-use crate::lines::{Line, Lines};
-use crate::sharing::{Asked, Limits, Reply};
 
 /// Pause between two attempts to connect to a keeper.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use super::connection::Connection;
 
 /// The state of the connections to an export, shared by requests and the reconnecting task.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct LinkState {
     /// Open connections, and lost ones that are not replaced yet.
     pub(super) connections: Vec<Arc<Connection>>,
     /// Why reconnecting was given up; `None` while it continues.
@@ -29,7 +29,7 @@ pub(super) enum End {
     Away { why: String, seconds: u64, last: String },
 }
 
-impl Standing {
+impl LinkState {
     /// Returns whether all connections are lost.
     pub(super) fn is_away(&self) -> bool {
         self.connections.iter().all(|connection| connection.is_lost())

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use iscsi_tuner::Size;
 
-use crate::activity::Activity;
-use crate::shortened::{bar, shortened, width};
-use crate::standing::{clock, percent};
+use crate::progress::activity::Activity;
+use crate::progress::shortened::{bar, shortened, width};
+use crate::progress::status::{clock, percent};
 
 /// Least number of cells of the progress bar, next to the shortest texts.
 const FEW: usize = 4;
@@ -113,7 +113,7 @@ fn short_rate(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::Awaited;
+    use crate::end::awaited::Awaited;
 
     const GIB: u64 = 1 << 30;
     const COLUMNS: [usize; 5] = [40, 50, 80, 120, 200];

@@ -13,9 +13,9 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::classes::lines::{Line, Lines};
+use crate::classes::protocol::{Asked, Limits, Reply, divided};
 use crate::classes::{Classes, ClassesError, Fund};
-use crate::lines::{Line, Lines};
-use crate::sharing::{Asked, Limits, Reply, divided};
 
 /// Largest number of processes that may share the tree.
 pub(crate) const MAX_CLIENTS: usize = 48;

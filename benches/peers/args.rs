@@ -20,65 +20,72 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Reads or writes through the initiator, and prints what it cost.
+    /// Read or write through the initiator, and print what it costs.
     Run(RunArgs),
-    /// Reads or writes a TCP stream without iSCSI, and prints what it cost.
+    /// Read or write a TCP stream without iSCSI, and print what it costs.
     Bare(BareArgs),
-    /// Reads through the session's state machine alone, and prints what it cost.
+    /// Read through the session's state machine alone, and print what it costs.
     SessionAlone(AloneArgs),
-    /// Serves a unit that keeps nothing until standard input ends, and prints its URL.
+    /// Serve a unit that keeps no data, print its URL, and end when standard input ends.
     NullTarget,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CompareArgs {
-    /// Runs of each program in each row.
+    /// Number of runs of each program in each row.
     #[arg(long, default_value_t = 5)]
     pub(crate) runs: u32,
-    /// Only rows whose name contains this, as in "read 4K x 1".
+    /// Measure only the rows whose name contains PATTERN, as in "read 4K x 1".
     #[arg(long, value_name = "PATTERN")]
     pub(crate) only: Option<String>,
-    /// The runtimes of the initiator; each is a program of its own.
+    /// Runtimes of the initiator to measure.
+    ///
+    /// The table shows each as a program of its own.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "current")]
     pub(crate) runtime: Vec<Runtime>,
-    /// A key of the target in place of its default, as in MaxRecvDataSegmentLength=262144.
+    /// Set a login key of the target, as in MaxRecvDataSegmentLength=262144.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) target_key: Vec<String>,
-    /// The result's file.
+    /// File for the result.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// One short run of everything, for a check; the figures mean nothing.
+    /// Run each row once, with few requests, to check that it works.
+    ///
+    /// The figures mean nothing.
     #[arg(long)]
     pub(crate) test: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// The unit.
+    /// URL of the unit.
     pub(crate) url: String,
     #[arg(value_enum)]
     pub(crate) direction: Direction,
     /// Bytes of one request.
     pub(crate) io: Size,
-    /// Requests under way, of each disk.
+    /// Requests in flight of each disk.
     pub(crate) depth: u32,
-    /// Bytes to move, over all disks together.
+    /// Bytes to transfer, of all disks together.
     pub(crate) bytes: Size,
-    /// What the digests cover.
+    /// Coverage of the digests.
     #[arg(value_enum, default_value_t)]
     pub(crate) digests: Digests,
+    /// Runtime of tokio.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) runtime: Runtime,
-    /// So many disks, each with a session of its own.
+    /// Number of disks, each with its own session.
     #[arg(long, default_value_t = 1)]
     pub(crate) disks: u32,
-    /// So many sessions carry them all, and each disk is a unit of its own: those from the URL's on.
+    /// Number of sessions that all disks share.
+    ///
+    /// Each disk is a unit of its own: the first is that of the URL, and the others follow it.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) sessions: Option<u16>,
-    /// Asks for nothing in the measured time, for so many seconds.
+    /// Send no request for SECONDS, and measure that time.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) idle: Option<u64>,
-    /// Reads into a new buffer each time, in place of the one that came back before.
+    /// Read into a new buffer each time, in place of one that was used before.
     #[arg(long)]
     pub(crate) fresh: bool,
 }
@@ -89,43 +96,46 @@ pub(crate) struct BareArgs {
     pub(crate) direction: Direction,
     /// Bytes of one send, without its header.
     pub(crate) io: Size,
-    /// Bytes to move.
+    /// Bytes to transfer.
     pub(crate) bytes: Size,
-    /// Reads come into so many buffers in turns, as those of a program with so many requests under way.
+    /// Number of buffers that are read into in turn, as by a program with that many requests in flight.
     #[arg(long, default_value_t = 1)]
     pub(crate) depth: u32,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct AloneArgs {
-    /// The unit, with blocks of 512 bytes, and as long as what each session reads, from its beginning on.
+    /// URL of the unit, with blocks of 512 bytes.
+    ///
+    /// It must be at least as long as what each session reads: BYTES divided by the number of sessions.
     pub(crate) url: String,
     /// Bytes of one read.
     pub(crate) io: Size,
-    /// Reads under way, of each session.
+    /// Reads in flight of each session.
     pub(crate) depth: u32,
-    /// Bytes to read, over all sessions together.
+    /// Bytes to read, of all sessions together.
     pub(crate) bytes: Size,
-    /// So many sessions.
+    /// Number of sessions.
     #[arg(long, default_value_t = 1)]
     pub(crate) disks: u32,
-    /// Each read under way has a task of its own: it hands the read to the session, which is behind a lock, sends it, and
-    /// hears of its end through a channel.
+    /// Give each read in flight a task of its own.
+    ///
+    /// The task hands the read to the session, which is behind a lock, sends it, and learns of its end through a channel.
     #[arg(long)]
     pub(crate) tasks: bool,
-    /// Which runtime carries them.
+    /// Runtime of tokio.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) runtime: Runtime,
 }
 
-/// Which way the bytes go.
+/// Direction of the transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Direction {
     Read,
     Write,
 }
 
-/// What has a digest.
+/// Coverage of the digests.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Digests {
     #[default]
@@ -134,7 +144,7 @@ pub(crate) enum Digests {
     Both,
 }
 
-/// Which of tokio's runtimes carries the initiator.
+/// Runtime of tokio.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Runtime {
     /// The program's own thread.

@@ -8,11 +8,11 @@ use iscsi_initiator::shaping::RateLimit;
 use serde_json::{Value, json};
 
 use crate::claims::Claims;
+use crate::claims::named_files::NamedFile;
+use crate::classes::shared::SharedClass;
 use crate::classes::{Classes, ClassesError};
 use crate::ends::Ends;
 use crate::error::Error;
-use crate::named_files::NamedFile;
-use crate::shared_class::SharedClass;
 
 /// A handle on a copy, valid before, during and after it. Clones share the state.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::args::parse_limit;
+use crate::classes::clients::{Client, Clients};
+use crate::classes::shared::SharedClass;
 use crate::classes::{Classes, ClassesError};
-use crate::clients::{Client, Clients};
-use crate::handle::Handle;
-use crate::shared_class::SharedClass;
+use crate::control::handle::Handle;
 
 /// The copies and classes of a process, which the commands change.
 #[derive(Clone, Debug)]

@@ -19,8 +19,8 @@ use iscsi_initiator::{Error as IscsiError, Initiator};
 
 use crate::end::End;
 use crate::error::Error;
+use crate::error::refusal::Refusal;
 use crate::location::Location;
-use crate::refusal::Refusal;
 use crate::side::Side;
 
 /// The random bits of a key. They differ in each run.
