@@ -8,8 +8,8 @@ mod capacity;
 mod name;
 mod profile;
 mod reasons;
+mod resize;
 pub mod revalidating;
-mod size;
 mod transitions;
 mod unknown_commands;
 
@@ -18,7 +18,7 @@ pub use capacity::{Capacity, check_block_size, short_capacity, short_capacity_no
 pub use name::{Mismatch, Model, UnitAddress, UnitName, Unproven};
 pub use profile::{Answers, Pages, Profile, max_transfer, unmapped_reads_zeros};
 pub use reasons::{Reasons, SharedReasons, Verdict};
-pub use size::{RangeError, Resized, SizeQuestion};
+pub use resize::{RangeError, Resized, SizeQuestion};
 pub use transitions::Transitions;
 pub use unknown_commands::UnknownCommands;
 
@@ -28,7 +28,7 @@ use crate::by_path::ByPath;
 use crate::ids::PathId;
 pub(crate) use reasons::Before;
 use reasons::Revalidation;
-use size::Size;
+use resize::Size;
 
 /// Identity of the unit that the paths of a disk lead to, and the reasons to query it again.
 ///

@@ -3,7 +3,7 @@
 use std::fs::{self, Metadata};
 use std::path::Path;
 
-use super::regular_file;
+use super::inode;
 
 /// Folder of the kernel's block devices, by device number.
 const SYSFS: &str = "/sys/dev/block";
@@ -48,7 +48,7 @@ fn loop_name(folder: &Path) -> Option<String> {
         ["backing_file", "offset", "sizelimit"].map(|name| read(&folder.join(name)));
     let (path, offset, size_limit) = (path?, offset?, size_limit?);
     let file = fs::metadata(path).ok().filter(Metadata::is_file)?;
-    let (place, made) = (regular_file::place(&file), regular_file::made(&file)?);
+    let (place, made) = (inode::place(&file), inode::made(&file)?);
     Some(format!("loop offset {offset} sizelimit {size_limit} of {place} {made}"))
 }
 

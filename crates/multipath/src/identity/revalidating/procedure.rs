@@ -7,7 +7,7 @@ use super::interview::{Doubt, Findings, Interview};
 use super::step::{End, Failure, Question, Step, Terms, WaiterId};
 use crate::PathId;
 use crate::identity::reasons::Reasons;
-use crate::identity::size::SizeQuestion;
+use crate::identity::resize::SizeQuestion;
 use crate::reconnect::BackOff;
 use crate::unit::Unit;
 

@@ -10,7 +10,7 @@ use crate::PathId;
 use crate::identity::capacity::Capacity;
 use crate::identity::name::{UnitName, Unproven};
 use crate::identity::reasons::Verdict;
-use crate::identity::size::Resized;
+use crate::identity::resize::Resized;
 use crate::reconnect::BackOff;
 
 /// Allocation length of the standard INQUIRY data, in bytes.
