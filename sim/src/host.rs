@@ -156,7 +156,7 @@ impl Host {
         let patience = options.retry_timeout();
         let process = self.shared.lock().start_process();
         let network = Arc::new(SimulatedNetwork { shared: Arc::clone(&self.shared), process });
-        let initiator = Initiator::over(network, self.name, options);
+        let initiator = Initiator::with_options(self.name, options.with_network(network));
         let initiator = initiator.map_err(|why| why.to_string())?;
         let (has_connections, disks, dropped) = (connections > 1, Vec::new(), Vec::new());
         let number = process;

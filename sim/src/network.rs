@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use iscsi_initiator::TargetAddress;
-use iscsi_initiator::simulation::{Network, Pending, Socket};
+use iscsi_initiator::transport::{Network, Pending, Socket};
 use iscsi_tuner::{Granted, Interface, Limits, Plan, TcpInfo};
 use tokio::time::sleep;
 
@@ -76,7 +76,12 @@ impl Network for SimulatedNetwork {
         })
     }
 
-    fn connect<'a>(&'a self, address: SocketAddr, _: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
+    fn connect<'a>(
+        &'a self,
+        _: &'a TargetAddress,
+        address: SocketAddr,
+        _: &'a Plan,
+    ) -> Pending<'a, Box<dyn Socket>> {
         Box::pin(async move {
             self.alive().await;
             let portal = portal_of(address);

@@ -59,6 +59,8 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
             "scheduler.rs",
             "shaper.rs",
             "traffic_class.rs",
+            "transport.rs",
+            "transport/",
             "url.rs",
             "url/",
         ],

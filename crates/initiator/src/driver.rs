@@ -12,7 +12,6 @@ pub(crate) mod connection_count;
 pub(crate) mod connector;
 mod event_loop;
 pub(crate) mod handle;
-pub(crate) mod io;
 mod links;
 mod lock;
 pub(crate) mod measure;

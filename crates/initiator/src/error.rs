@@ -14,7 +14,7 @@ mod link;
 mod login;
 pub(crate) mod outlook;
 mod path;
-#[cfg(any(test, feature = "simulation"))]
+#[cfg(any(test, feature = "samples"))]
 pub mod samples;
 pub(crate) mod sense;
 mod session;

@@ -46,6 +46,7 @@
 //! | set limits, time limits, credentials and sessions | [`Options`], or options of the [URL](url) |
 //! | decide what to do about an error | [`Error::kind`], [`Error::is_transient`], [`Error::may_have_executed`] |
 //! | limit the rate of disks | [`Shaper`] |
+//! | connect through a tunnel, or over another network than TCP | [`transport`] |
 //! | watch a disk | [`Disk::events`], [`Disk::status`], [`Disk::paths`], [`Disk::stats`] |
 //! | find out what limits the throughput | [`Session::plan`], [`Session::reading`] |
 //!
@@ -205,12 +206,13 @@ mod shaper;
 mod simulated;
 mod state;
 mod traffic_class;
+pub mod transport;
 mod unit;
 pub mod url;
 
 pub use driver::connection_count::Connections;
 pub use driver::measure::reading::Reading;
-#[cfg(feature = "simulation")]
+#[cfg(feature = "samples")]
 #[doc(hidden)]
 pub use error::samples;
 pub use error::{Advice, Error, ErrorKind, Fault};
@@ -270,14 +272,6 @@ pub mod scsi {
 pub mod shaping {
     pub use crate::scheduler::{Charge, Granting, Scheduler};
     pub use iscsi_shaper::{Class, ClassId, RateLimit};
-}
-
-/// Lets the caller supply a network, to run the initiator in virtual time: see [`Initiator::over`]. This
-/// module may change at any time.
-#[cfg(feature = "simulation")]
-#[doc(hidden)]
-pub mod simulation {
-    pub use crate::driver::io::{Network, Pending, Socket};
 }
 
 /// Compiles the examples of the README.

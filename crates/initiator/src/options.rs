@@ -10,6 +10,7 @@ pub(crate) mod retry_timeout;
 pub(crate) mod sessions;
 pub(crate) mod socket;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_pdu::scsi::reservation::ReservationKey;
@@ -23,6 +24,7 @@ use crate::options::redirects::Redirects;
 use crate::options::retry_timeout::OnRetryTimeout;
 use crate::options::sessions::Sessions;
 use crate::traffic_class::TrafficClass;
+use crate::transport::Network;
 
 /// Options of every session of an [`Initiator`](crate::Initiator), unless the URL sets another value. A value
 /// outside of its range counts as the nearest end of the range.
@@ -44,9 +46,8 @@ use crate::traffic_class::TrafficClass;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) timeouts: Timeouts,
-    pub(crate) chap: Option<Chap>,
     pub(crate) use_environment: bool,
-    pub(crate) redirects: Redirects,
+    pub(crate) trust: Trust,
     pub(crate) tuning: Tuning,
     pub(crate) connections: u16,
     pub(crate) sessions: Sessions,
@@ -54,7 +55,16 @@ pub struct Options {
     pub(crate) in_flight: InFlight,
     pub(crate) class: Option<TrafficClass>,
     pub(crate) reservation_key: ReservationKey,
+    pub(crate) network: Option<Arc<dyn Network>>,
     pub(crate) advanced: Advanced,
+}
+
+/// What a peer must prove, and where it may send the initiator.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trust {
+    /// Credentials for URLs that have none.
+    pub(crate) chap: Option<Chap>,
+    pub(crate) redirects: Redirects,
 }
 
 /// Time limits of requests and disks that wait for a target, and the interval of idle polls.
@@ -82,9 +92,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             timeouts: Timeouts::default(),
-            chap: None,
             use_environment: true,
-            redirects: Redirects::default(),
+            trust: Trust::default(),
             tuning: Tuning::default(),
             connections: 1,
             sessions: Sessions::default(),
@@ -97,6 +106,7 @@ impl Default for Options {
             in_flight: InFlight { requests: 1024, bytes: 64 << 20, transfer: 1 << 20 },
             class: None,
             reservation_key: ReservationKey::NONE,
+            network: None,
             advanced: Advanced::default(),
         }
     }
@@ -114,7 +124,7 @@ impl Options {
     #[doc(alias("password", "authentication"))]
     #[must_use]
     pub fn with_chap(mut self, chap: Option<Chap>) -> Self {
-        self.chap = chap;
+        self.trust.chap = chap;
         self
     }
 
@@ -132,7 +142,7 @@ impl Options {
     /// Sets which redirections of a login are followed. The URL may set another value (`redirects`).
     #[must_use]
     pub const fn with_redirects(mut self, redirects: Redirects) -> Self {
-        self.redirects = redirects;
+        self.trust.redirects = redirects;
         self
     }
 
@@ -279,6 +289,15 @@ impl Options {
     #[must_use]
     pub const fn with_reservation_key(mut self, reservation_key: ReservationKey) -> Self {
         self.reservation_key = reservation_key;
+        self
+    }
+
+    /// Sets the network that connections are opened over, in place of the TCP of this host. The socket options of
+    /// [`Advanced::with_sockets`] are those of TCP, and do not apply to it, except the time limit to connect.
+    #[doc(alias("transport", "tunnel", "proxy", "vsock"))]
+    #[must_use]
+    pub fn with_network(mut self, network: Arc<dyn Network>) -> Self {
+        self.network = Some(network);
         self
     }
 

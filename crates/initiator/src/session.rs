@@ -22,7 +22,6 @@ use tracing::{Instrument, Span};
 use crate::driver::connection_count::Connections;
 use crate::driver::connector::{Connector, Reach, Segments};
 use crate::driver::handle::DriverHandle;
-use crate::driver::io::Network;
 use crate::driver::measure::reading::Reading;
 use crate::driver::peer::Peer;
 use crate::driver::request::{Answered, Holds, Message, Request, RequestId, Submission};
@@ -42,6 +41,7 @@ use crate::state::session_key::SessionKey;
 use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_registry::UnitRegistry;
 use crate::state::unit_state::{CommandTerms, Listener, UnitState};
+use crate::transport::Network;
 use crate::url::{Url, portal_name};
 
 /// A session with a target: a handle that is cheap to clone and can be used from many tasks.
@@ -124,7 +124,7 @@ impl Session {
             Arc::clone(unit_registry),
         ));
         let is_mutual = config.chap.as_ref().is_some_and(|chap| chap.target.is_some());
-        let redirects = url.parameters.redirects.unwrap_or(options.redirects);
+        let redirects = url.parameters.redirects.unwrap_or(options.trust.redirects);
         let peer = Peer::new(
             url.portal.clone(),
             url.target.clone(),

@@ -37,10 +37,10 @@ use iscsi_tuner::{Granted, Interface, Limits, Plan, Rate, TcpInfo};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::driver::io::{Network, Pending, Socket};
 use crate::handles::disk::open;
 use crate::options::Options;
 use crate::session::node::Node;
+use crate::transport::{Network, Pending, Socket};
 use crate::url::Url;
 use crate::{Disk, Sessions};
 use path_model::PathModel;
@@ -171,7 +171,12 @@ impl Network for Simulated {
         Box::pin(async { Ok(vec![SocketAddr::new(portal.host.parse().unwrap(), portal.port)]) })
     }
 
-    fn connect<'a>(&'a self, address: SocketAddr, plan: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
+    fn connect<'a>(
+        &'a self,
+        _: &'a TargetAddress,
+        address: SocketAddr,
+        plan: &'a Plan,
+    ) -> Pending<'a, Box<dyn Socket>> {
         let number = (1..).zip(&*self.portals);
         let is_there = |(number, _): &(u8, _)| address.ip() == IpAddr::from([192, 0, 2, *number]);
         let (_, portal) = number.into_iter().find(is_there).unwrap();

@@ -9,7 +9,7 @@ use iscsi_session::{ReadAhead, TransportError};
 use super::Driver;
 use super::links::{CALLS_PER_TURN, Lost, data_moved};
 use super::transports::Transport;
-use crate::driver::io::Socket;
+use crate::transport::Socket;
 
 thread_local! {
     /// Read-ahead memory, lent to the connection that the thread reads from. Memory per connection would not

@@ -10,11 +10,11 @@ use iscsi_pdu::TargetAddress;
 use iscsi_tuner::{SegmentLimit, Tuning};
 use tokio::time::{Instant, timeout_at};
 
-use crate::driver::io::{Network, Socket};
 use crate::driver::measure::tuner::Tuner;
 use crate::driver::referral::Referral;
 use crate::error::LinkCause;
 use crate::state::segment_limits::{SegmentLimits, StartTrial};
+use crate::transport::{Network, Socket};
 use crate::url::portal_name;
 
 /// An open connection, and the tuner that has set it up.
@@ -91,7 +91,7 @@ impl Connector {
         for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
             let left = u32::try_from(left).unwrap_or(u32::MAX);
             let share = deadline.saturating_duration_since(Instant::now()) / left;
-            match self.connect_to(*address, Instant::now() + share).await {
+            match self.connect_to(&portal, *address, Instant::now() + share).await {
                 Ok(connected) => return Ok(connected),
                 Err(error) => last = Some(error),
             }
@@ -101,6 +101,7 @@ impl Connector {
 
     async fn connect_to(
         &self,
+        portal: &TargetAddress,
         address: SocketAddr,
         deadline: Instant,
     ) -> Result<Connected, LinkCause> {
@@ -114,7 +115,7 @@ impl Connector {
                 LinkCause::Failed { address, reason: error.to_string() }
             }
         };
-        match timeout_at(deadline, self.set_up(address)).await {
+        match timeout_at(deadline, self.set_up(portal, address)).await {
             Ok(result) => result.map_err(failed),
             Err(_) => Err(timed_out()),
         }
@@ -122,13 +123,13 @@ impl Connector {
 
     /// Opens a connection and sets it up as the tuner plans. If the plan for the measured round-trip time has a
     /// value that takes effect only before connecting, connects again.
-    async fn set_up(&self, address: SocketAddr) -> io::Result<Connected> {
+    async fn set_up(&self, portal: &TargetAddress, address: SocketAddr) -> io::Result<Connected> {
         let limit = self.segments.limit_to(address);
         let mut tuner = Tuner::within(self.network.limits(), self.tuning.clone(), address, limit);
-        let mut socket = self.network.connect(address, tuner.plan()).await?;
+        let mut socket = self.network.connect(portal, address, tuner.plan()).await?;
         if tuner.connected(&*socket) {
             drop(socket);
-            socket = self.network.connect(address, tuner.plan()).await?;
+            socket = self.network.connect(portal, address, tuner.plan()).await?;
         }
         tuner.apply(&*socket);
         Ok((socket, tuner))
@@ -170,7 +171,7 @@ mod tests {
     use tokio::time::Duration;
 
     use super::*;
-    use crate::driver::io::Pending;
+    use crate::transport::Pending;
 
     /// A name service that fails with this text; with `None` it never responds.
     #[derive(Debug)]
@@ -184,7 +185,12 @@ mod tests {
             }
         }
 
-        fn connect<'a>(&'a self, _: SocketAddr, _: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
+        fn connect<'a>(
+            &'a self,
+            _: &'a TargetAddress,
+            _: SocketAddr,
+            _: &'a Plan,
+        ) -> Pending<'a, Box<dyn Socket>> {
             unreachable!("no address was given")
         }
 

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::transports::{Excerpt, Transport};
-use crate::driver::io::Socket;
+use crate::transport::Socket;
 
 /// Most slices of one system call (IOV_MAX on Linux).
 const MAX_SLICES: usize = 1024;
@@ -145,20 +145,22 @@ impl Links {
             return Ok(false);
         };
         let result = send(socket, plan, &transmit);
+        let has_unsent = socket.has_unsent();
         if let Ok(count) = result {
             transmit.advance(count);
         }
         transport.bytes += data_moved(session) - before;
-        match result {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                transport.blocked = true;
-                event_loop.is_called = true;
-                Ok(false)
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
-            Err(error) => Err((transport.cid, TransportError::Io(error.to_string()))),
+        let is_full = match result {
+            Ok(_) => has_unsent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => false,
+            Err(error) => return Err((transport.cid, TransportError::Io(error.to_string()))),
+        };
+        if is_full {
+            transport.blocked = true;
+            event_loop.is_called = true;
         }
+        Ok(!is_full)
     }
 }
 

@@ -7,9 +7,9 @@ use iscsi_tuner::{Plan, Sends};
 use tracing::{Span, debug, error_span};
 
 use crate::driver::connector::{Connected, Opening};
-use crate::driver::io::Socket;
 use crate::driver::measure::tuner::Tuner;
 use crate::error::LinkCause;
+use crate::transport::Socket;
 
 /// Low-water mark of a new socket, in bytes: any data makes the socket readable.
 const ANY: usize = 1;

@@ -50,20 +50,6 @@ impl Initiator {
         Ok(Self(Node::new(name, options)?))
     }
 
-    /// Creates an initiator with that name, which takes its connections and random bytes from `network`.
-    ///
-    /// # Errors
-    /// As [`with_options`](Self::with_options).
-    #[cfg(feature = "simulation")]
-    #[doc(hidden)]
-    pub fn over(
-        network: std::sync::Arc<dyn crate::driver::io::Network>,
-        name: &str,
-        options: Options,
-    ) -> Result<Self, Error> {
-        Ok(Self(Node::over(network, IscsiName::parse(name)?, options)?))
-    }
-
     /// Returns the initiator's name.
     #[doc(alias = "IQN")]
     pub fn name(&self) -> &IscsiName {

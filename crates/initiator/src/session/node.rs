@@ -11,9 +11,6 @@ use iscsi_session::{
 
 use crate::boxed::{BoxFuture, boxed};
 use crate::driver::connector::{Connected, Connector, Opening, Reach, Segments};
-use crate::driver::io::Network;
-#[cfg(target_os = "linux")]
-use crate::driver::io::tcp::Tcp;
 use crate::driver::measure::offer::planned_offer;
 use crate::driver::referral::Referral;
 use crate::error::{CallerCause, Cause, Error};
@@ -24,6 +21,9 @@ use crate::state::budget::Budget;
 use crate::state::isids::{HeldKey, Isids};
 use crate::state::segment_limits::SegmentLimits;
 use crate::state::session_key::SessionKey;
+use crate::transport::Network;
+#[cfg(target_os = "linux")]
+use crate::transport::tcp::Tcp;
 use crate::url::{Url, UrlError};
 
 /// Number of sessions that a disk may have besides those that carry its data: sessions that check other portals,
@@ -59,8 +59,11 @@ pub(crate) struct Discovered {
 }
 
 impl Node {
-    /// Creates a node with that name, over the kernel's TCP.
+    /// Creates a node with that name, over the network of the options, or else the kernel's TCP.
     pub(crate) fn new(name: IscsiName, options: Options) -> Result<Self, Error> {
+        if let Some(network) = options.network.clone() {
+            return Self::over(network, name, options);
+        }
         let mut socket = options.advanced.sockets.clone();
         if options.use_environment {
             socket = socket.with_environment(|name| std::env::var(name).ok());
@@ -343,7 +346,7 @@ impl Node {
 
     /// Returns the credentials of the URL, or those of the options if the URL has none.
     fn chap(&self, url: &Url) -> Result<Option<Chap>, Error> {
-        let mut chap = url.chap()?.or_else(|| self.inner.common.options.chap.clone());
+        let mut chap = url.chap()?.or_else(|| self.inner.common.options.trust.chap.clone());
         if let Some(chap) = &mut chap {
             url.parameters.apply_to_chap(chap);
         }

@@ -40,6 +40,7 @@ mod silence;
 mod stats;
 mod stream_errors;
 mod support;
+mod transports;
 mod tuning;
 mod units;
 mod unread;

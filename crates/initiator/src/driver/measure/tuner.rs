@@ -13,11 +13,11 @@ use iscsi_tuner::{
     Tuning, plan,
 };
 
-use crate::driver::io::Socket;
 use crate::driver::measure::offer::terms;
 use crate::driver::measure::reading::{PlanBasis, Reading};
 use crate::driver::measure::request_limits::RequestLimits;
 use crate::state::session_key::SessionKey;
+use crate::transport::Socket;
 
 /// Interval of the polls that ask the kernel what the connection waits for.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);

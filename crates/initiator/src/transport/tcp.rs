@@ -12,8 +12,8 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 
-use crate::driver::io::{Network, Pending, Socket};
 use crate::options::socket::SocketOptions;
+use crate::transport::{Network, Pending, Socket};
 
 /// Counter that gives each connection the next interface in turn.
 static NEXT_INTERFACE: AtomicUsize = AtomicUsize::new(0);
@@ -34,7 +34,12 @@ impl Network for Tcp {
         Box::pin(async { Ok(lookup.await?.collect()) })
     }
 
-    fn connect<'a>(&'a self, address: SocketAddr, plan: &'a Plan) -> Pending<'a, Box<dyn Socket>> {
+    fn connect<'a>(
+        &'a self,
+        _: &'a TargetAddress,
+        address: SocketAddr,
+        plan: &'a Plan,
+    ) -> Pending<'a, Box<dyn Socket>> {
         Box::pin(async move {
             let stream = open(&self.0, address, plan).await?;
             Ok(Box::new(stream) as Box<dyn Socket>)
