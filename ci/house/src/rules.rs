@@ -22,6 +22,8 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
             "crates/multipath",
         ],
     ),
+    // Above the initiator, so that no library below it has a dependency on cryptography.
+    ("crates/tls", &["crates/initiator"]),
     // Copies work on any device, so that they can be used without iSCSI.
     ("crates/copy", &["crates/block-device", "crates/nbd"]),
     // The initiator is used only with the feature `iscsi`.

@@ -248,7 +248,7 @@ pub use state::session_key::SessionKey;
 pub use traffic_class::TrafficClass;
 pub use unit::logical_unit::LogicalUnit;
 pub use unit::port_groups::TargetPort;
-pub use url::{Url, UrlError};
+pub use url::{TlsOptions, Url, UrlError};
 
 pub use bytes;
 pub use iscsi_block_device as device;

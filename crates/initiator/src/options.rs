@@ -24,7 +24,7 @@ use crate::options::redirects::Redirects;
 use crate::options::retry_timeout::OnRetryTimeout;
 use crate::options::sessions::Sessions;
 use crate::traffic_class::TrafficClass;
-use crate::transport::Network;
+use crate::transport::{Network, Tls};
 
 /// Options of every session of an [`Initiator`](crate::Initiator), unless the URL sets another value. A value
 /// outside of its range counts as the nearest end of the range.
@@ -65,6 +65,8 @@ pub(crate) struct Trust {
     /// Credentials for URLs that have none.
     pub(crate) chap: Option<Chap>,
     pub(crate) redirects: Redirects,
+    /// Encrypts the connections of URLs that ask for it.
+    pub(crate) tls: Option<Arc<dyn Tls>>,
 }
 
 /// Time limits of requests and disks that wait for a target, and the interval of idle polls.
@@ -289,6 +291,15 @@ impl Options {
     #[must_use]
     pub const fn with_reservation_key(mut self, reservation_key: ReservationKey) -> Self {
         self.reservation_key = reservation_key;
+        self
+    }
+
+    /// Sets what encrypts the connections of URLs that ask for TLS (`iscsis://`); the crate `iscsi-tls` has one. Without
+    /// it such a URL is an error.
+    #[doc(alias("encryption", "certificate"))]
+    #[must_use]
+    pub fn with_tls(mut self, tls: Arc<dyn Tls>) -> Self {
+        self.trust.tls = Some(tls);
         self
     }
 

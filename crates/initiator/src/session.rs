@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::driver::connection_count::Connections;
-use crate::driver::connector::{Connector, Reach, Segments};
+use crate::driver::connector::{Connector, Encryption, Reach, Segments};
 use crate::driver::handle::DriverHandle;
 use crate::driver::measure::reading::Reading;
 use crate::driver::peer::Peer;
@@ -92,9 +92,14 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Returns how to open connections with these limits of the segment length.
-    pub(crate) fn connector(&self, segments: Segments) -> Connector {
+    /// Returns how to open the connections of a URL, with these limits of the segment length.
+    pub(crate) fn connector(&self, url: &Url, segments: Segments) -> Connector {
+        let tls = self.options.trust.tls.clone();
         Connector {
+            encryption: match url.tls.clone() {
+                Some(options) => Encryption::Tls { tls, options },
+                None => Encryption::Clear,
+            },
             segments,
             limit: self.options.advanced.sockets.connect_limit(),
             network: Arc::clone(&self.network),

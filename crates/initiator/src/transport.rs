@@ -7,7 +7,10 @@
 //! [`limit_pacing`](Socket::limit_pacing). A transport without a TCP of its own returns an error from `tcp_info`, and its
 //! sessions run without measurements.
 //!
-//! The example `unix_socket` has a network of its own.
+//! | a transport | implements |
+//! |---|---|
+//! | other sockets than TCP | [`Network`] and [`Socket`], as the example `unix_socket` |
+//! | encryption over any network | [`Tls`], whose [`Socket`] has the socket below in itself |
 //!
 //! # How a socket is used
 //!
@@ -32,6 +35,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use iscsi_pdu::TargetAddress;
+
+use crate::url::TlsOptions;
 pub use iscsi_tuner::{Granted, Interface, Limits, Plan, Rate, TcpInfo};
 
 /// The future of a network operation's result.
@@ -81,6 +86,28 @@ pub trait Network: fmt::Debug + Send + Sync {
     fn first_numbers(&self) -> (u32, u32) {
         (1, 0)
     }
+}
+
+/// Encrypts connections: [`Options::with_tls`](crate::Options::with_tls).
+///
+/// An implementation must speak TLS 1.3, check the peer as [`TlsOptions`] says, and never go on in clear text. It must not
+/// send early data (0-RTT), since whoever repeats them would repeat a login.
+pub trait Tls: fmt::Debug + Send + Sync {
+    /// Encrypts a connection that is set up, before its first byte. Returns after the handshake, so that nothing is sent to a peer
+    /// that is not known. The time limit to connect covers it; then the future is dropped.
+    ///
+    /// The socket below keeps its plan, its limits and its counters: the returned one passes them on.
+    ///
+    /// # Errors
+    /// `InvalidData` or `PermissionDenied` if the peer does not prove what it must, or does not speak TLS: this is not tried again.
+    /// `InvalidInput` if the options cannot be used, such as a file without a certificate. Any other error is one of the
+    /// connection.
+    fn secure<'a>(
+        &'a self,
+        socket: Box<dyn Socket>,
+        portal: &'a TargetAddress,
+        options: &'a TlsOptions,
+    ) -> Pending<'a, Box<dyn Socket>>;
 }
 
 /// A connection that carries bytes in order, in both directions; the [module](self) says how it is used. Dropping it

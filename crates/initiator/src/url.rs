@@ -4,11 +4,13 @@
 //! iscsi://[USER[%PASSWORD | :PASSWORD]@]HOST[:PORT][/TARGET[/LUN]][?OPTION=VALUE[&OPTION=VALUE]...]
 //! ```
 //!
+//! `iscsis://` in place of `iscsi://` is the same as the option `tls=yes`.
+//!
 //! | part | meaning |
 //! |---|---|
 //! | `USER`, `PASSWORD` | CHAP credentials; see below for what separates them |
 //! | `HOST` | a name, an IPv4 address, or an IPv6 address in brackets; a `,TAG` after the port is ignored |
-//! | `PORT` | 3260 unless given |
+//! | `PORT` | 3260 unless given; with TLS it must be given, since no port is registered for it |
 //! | `TARGET` | the target's iSCSI name; without it the URL is a portal, for discovery |
 //! | `LUN` | 0 to 16383; without it the URL is a target |
 //!
@@ -36,6 +38,11 @@
 //! | `reservation_key` | `0x1a2b`: the key that registers a disk with its unit; see [`Options::with_reservation_key`](crate::Options::with_reservation_key) |
 //! | `portal` | one more portal of the same unit, `HOST[:PORT]`; may be given several times |
 //! | `portals` | `auto`: use every portal that the target reports for itself |
+//! | `tls` | `yes`: encrypt each connection by TLS 1.3, also those of further portals and redirections; see [`TlsOptions`] |
+//! | `tls_ca` | file with the certificates of the authorities that may sign that of the peer (PEM); otherwise those that the system trusts |
+//! | `tls_name` | the name that the certificate must have, in place of `HOST` |
+//! | `tls_pin` | `sha256:` and 64 hexadecimal digits: the digest of the peer's public key, in place of authorities and name; may be given several times |
+//! | `tls_cert`, `tls_key` | files with the certificate and the private key of this initiator (PEM), if the peer asks for them |
 //!
 //! An unknown option is an error, because a mistyped option must not leave a session without the digest or
 //! the authentication that the user wanted.
@@ -44,6 +51,7 @@ mod error;
 mod option;
 mod parameters;
 mod text;
+mod tls;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -54,10 +62,11 @@ use iscsi_pdu::{IscsiName, TargetAddress};
 use iscsi_session::{Chap, Secret, TargetCredentials};
 
 use option::UrlOptions;
-use text::{decode, encode, parse_portal};
+use text::{decode, encode, names_port, parse_portal};
 
 pub use error::UrlError;
 pub use parameters::Parameters;
+pub use tls::TlsOptions;
 
 /// A parsed `iscsi://` URL; see the [module documentation](self) for the grammar. A part that the URL lacks is
 /// `None`.
@@ -87,12 +96,16 @@ pub struct Url {
     pub portals: Vec<TargetAddress>,
     /// Whether the target is queried for its further portals (`portals=auto`).
     pub all_portals: bool,
+    /// How the connections are encrypted; `None` for clear text.
+    pub tls: Option<TlsOptions>,
     /// Session parameters that the URL sets.
     pub parameters: Parameters,
 }
 
-/// Scheme of every URL.
+/// Scheme of a URL.
 const SCHEME: &str = "iscsi://";
+/// Scheme of a URL whose connections are encrypted.
+const SECURE_SCHEME: &str = "iscsis://";
 
 impl Url {
     /// Creates the URL of a target or of one of its units, without credentials.
@@ -108,6 +121,7 @@ impl Url {
             serial_number: None,
             portals: Vec::new(),
             all_portals: false,
+            tls: None,
             parameters: Parameters::default(),
         }
     }
@@ -117,7 +131,12 @@ impl Url {
     /// # Errors
     /// [`UrlError`] names the part that is wrong.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
-        let rest = text.strip_prefix(SCHEME).ok_or_else(|| UrlError::scheme(text))?;
+        let (rest, is_secure) = match (text.strip_prefix(SCHEME), text.strip_prefix(SECURE_SCHEME))
+        {
+            (Some(rest), _) => (rest, false),
+            (None, Some(rest)) => (rest, true),
+            (None, None) => return Err(UrlError::scheme(text)),
+        };
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         if options.contains('@') {
             // This check comes first, because later checks quote parts of the text in errors, and the text
@@ -134,8 +153,12 @@ impl Url {
         let (portal, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (target, lun) = parse_path(path)?;
         let (user, password) = credentials.map_or(Ok((None, None)), parse_credentials)?;
-        let portal = parse_portal(portal)?;
         let options = UrlOptions::parse(options)?;
+        let tls = options.tls.finish(is_secure)?;
+        if tls.is_some() && (options.lacks_port || !names_port(portal)) {
+            return Err(UrlError::TlsPort);
+        }
+        let portal = parse_portal(portal)?;
         let UrlOptions { target_user, target_password, serial_number, portals, .. } = options;
         Ok(Self {
             portal,
@@ -148,6 +171,7 @@ impl Url {
             serial_number,
             portals,
             all_portals: options.all_portals.unwrap_or_default(),
+            tls,
             parameters: options.parameters,
         })
     }
@@ -355,7 +379,8 @@ impl fmt::Display for Url {
     /// Writes the portal, the target and the unit, without credentials and options. [`parse`](Self::parse)
     /// can read the text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}", encode(&portal_name(&self.portal)))?;
+        let scheme = if self.tls.is_some() { SECURE_SCHEME } else { SCHEME };
+        write!(f, "{scheme}{}", encode(&portal_name(&self.portal)))?;
         if let Some(target) = &self.target {
             write!(f, "/{}", encode(target.as_str()))?;
         }

@@ -143,11 +143,14 @@ pub fn parse_url(text: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
-/// Returns the initiator with the name `name`, or with a name made from this host's name and identity.
+/// Returns the initiator with the name `name`, or with a name made from this host's name and identity. It encrypts the connections
+/// of URLs that ask for TLS, if this program has the feature `tls`.
 ///
 /// # Errors
 /// If the name is invalid.
 pub fn initiator(name: Option<&str>, options: Options) -> Result<Initiator, Error> {
+    #[cfg(feature = "tls")]
+    let options = options.with_tls(Arc::new(iscsi_tls::Rustls::default()));
     match name {
         Some(name) => Initiator::with_options(name, options),
         None => Initiator::with_default_name(options),

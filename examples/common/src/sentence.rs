@@ -73,7 +73,8 @@ fn command(advice: Advice, error: &Error) -> Option<String> {
 }
 
 /// Advice in the words of the programs, where the words of the library do not suit the users of a program.
-const WORDS: [(Advice, &str); 27] = [
+const WORDS: [(Advice, &str); 28] = [
+    (Advice::ProvideTls, "use one that was built with the feature tls"),
     (Advice::ListTargets, "iscsi-util discover iscsi://HOST lists its targets"),
     (Advice::ListUnits, "iscsi-util luns iscsi://HOST/TARGET lists its units"),
     (

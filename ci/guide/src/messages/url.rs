@@ -32,6 +32,10 @@ pub(super) fn tables() -> Vec<Table> {
         UrlError::UnknownOption("digest".to_owned()),
         UrlError::UnknownOptionBehindPassword,
         UrlError::RepeatedOption("sessions"),
+        UrlError::TlsNotAsked,
+        UrlError::TlsPort,
+        UrlError::TlsPinAndName,
+        UrlError::TlsHalfCertificate,
         UrlError::OptionValue { option: "sessions", expected: "a number from 1 to 64" },
         UrlError::Encoding("target name"),
     ];

@@ -14,8 +14,8 @@ use crate::driver::measure::tuner::Tuner;
 use crate::driver::referral::Referral;
 use crate::error::LinkCause;
 use crate::state::segment_limits::{SegmentLimits, StartTrial};
-use crate::transport::{Network, Socket};
-use crate::url::portal_name;
+use crate::transport::{Network, Socket, Tls};
+use crate::url::{TlsOptions, portal_name};
 
 /// An open connection, and the tuner that has set it up.
 pub(crate) type Connected = (Box<dyn Socket>, Tuner);
@@ -31,6 +31,18 @@ pub(crate) struct Connector {
     pub(crate) network: Arc<dyn Network>,
     pub(crate) tuning: Tuning,
     pub(crate) segments: Segments,
+    pub(crate) encryption: Encryption,
+}
+
+/// Whether connections are encrypted.
+#[derive(Clone, Debug)]
+pub(crate) enum Encryption {
+    Clear,
+    Tls {
+        /// What encrypts them; without it no connection is opened.
+        tls: Option<Arc<dyn Tls>>,
+        options: TlsOptions,
+    },
 }
 
 /// Limit of the length of a connection's TCP segments.
@@ -81,6 +93,9 @@ impl Connector {
         portal: TargetAddress,
         referral: Option<Referral>,
     ) -> Result<Connected, LinkCause> {
+        if matches!(self.encryption, Encryption::Tls { tls: None, .. }) {
+            return Err(LinkCause::NoTls);
+        }
         let deadline = Instant::now() + self.limit;
         let mut addresses = self.resolve(&portal, deadline).await?;
         if let Some(referral) = referral {
@@ -99,25 +114,23 @@ impl Connector {
         Err(last.unwrap_or_else(|| LinkCause::TimedOut { portal: portal_name(&portal) }))
     }
 
+    /// Opens a connection to one address, and encrypts it if the URL asks for that.
     async fn connect_to(
         &self,
         portal: &TargetAddress,
         address: SocketAddr,
         deadline: Instant,
     ) -> Result<Connected, LinkCause> {
-        let timed_out = || LinkCause::TimedOut { portal: address.to_string() };
-        let failed = |error: io::Error| {
-            if error.kind() == io::ErrorKind::ConnectionRefused {
-                LinkCause::Refused { address }
-            } else if error.kind() == io::ErrorKind::TimedOut {
-                timed_out()
-            } else {
-                LinkCause::Failed { address, reason: error.to_string() }
-            }
+        let (socket, tuner) = match timeout_at(deadline, self.set_up(portal, address)).await {
+            Ok(result) => result.map_err(|error| link_cause(error, address))?,
+            Err(_) => return Err(LinkCause::TimedOut { portal: address.to_string() }),
         };
-        match timeout_at(deadline, self.set_up(portal, address)).await {
-            Ok(result) => result.map_err(failed),
-            Err(_) => Err(timed_out()),
+        let Encryption::Tls { tls, options } = &self.encryption else { return Ok((socket, tuner)) };
+        let tls = tls.as_ref().ok_or(LinkCause::NoTls)?;
+        match timeout_at(deadline, tls.secure(socket, portal, options)).await {
+            Ok(Ok(secured)) => Ok((secured, tuner)),
+            Ok(Err(error)) => Err(tls_cause(error, address)),
+            Err(_) => Err(LinkCause::NoHandshake { address }),
         }
     }
 
@@ -156,6 +169,29 @@ impl Connector {
         } else {
             LinkCause::HostUnknown { host, reason }
         })
+    }
+}
+
+/// Returns why a connection was not opened.
+fn link_cause(error: io::Error, address: SocketAddr) -> LinkCause {
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        LinkCause::Refused { address }
+    } else if error.kind() == io::ErrorKind::TimedOut {
+        LinkCause::TimedOut { portal: address.to_string() }
+    } else {
+        LinkCause::Failed { address, reason: error.to_string() }
+    }
+}
+
+/// Returns why an open connection was not encrypted.
+fn tls_cause(error: io::Error, address: SocketAddr) -> LinkCause {
+    let (kind, reason) = (error.kind(), error.to_string());
+    if matches!(kind, io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) {
+        LinkCause::NotTrusted { address, reason }
+    } else if kind == io::ErrorKind::InvalidInput {
+        LinkCause::TlsOptions { reason }
+    } else {
+        link_cause(error, address)
     }
 }
 
@@ -214,6 +250,7 @@ mod tests {
                 network: Arc::new(NameService(answer)),
                 tuning: Tuning::default(),
                 segments: Segments::Fixed(None),
+                encryption: Encryption::Clear,
             };
             let portal = TargetAddress::parse("disk.example").unwrap();
             let error = crate::Error::from(connector.open(portal, None).await.err().unwrap());

@@ -48,6 +48,10 @@ advices! {
     OmitRest => "remove it",
     CheckSpelling => "check its spelling",
     OmitRepetition => "leave one of them out",
+    AskForTls => "write iscsis://HOST:PORT/..., or add tls=yes",
+    NamePort => "write the one at which TLS is spoken, as in iscsis://HOST:PORT/...",
+    OmitPinOrName => "use one of the two",
+    GiveBoth => "name both, or none",
     // Advice about names and passwords.
     ChooseInitiatorName => "choose another name for the initiator",
     NameUser => "write iscsi://USER@HOST/...",
@@ -64,6 +68,10 @@ advices! {
     LongerPassword => "choose 12 to 16 random bytes, here and on the target",
     TwoPasswords => "choose two",
     AdmitInitiator => "add it to the target's access list or use another initiator name",
+    CheckCertificate => "check the certificate of the peer, and tls_ca, tls_name or tls_pin in the URL",
+    CheckTlsPort => "check that TLS is spoken at that port: a target itself speaks none, only a tunnel before it",
+    CheckTlsFiles => "check tls_ca, tls_cert and tls_key in the URL",
+    ProvideTls => "set Options::with_tls, for example to that of the crate iscsi-tls",
     // Advice about the network path to the target.
     CheckHostName => "check its spelling and the name service",
     CheckPort => "check the port, and that the target is running, or wait for it (Options::with_open_timeout)",

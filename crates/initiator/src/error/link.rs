@@ -52,6 +52,29 @@ pub(crate) enum LinkCause {
         /// The remedy.
         advice: Advice,
     },
+    /// The connection is not secured: the peer does not prove who it is, or does not speak TLS as it must.
+    #[error("the peer at {address} is not trusted: {reason}")]
+    NotTrusted {
+        /// Address and port.
+        address: SocketAddr,
+        /// Reason, in the words of the TLS library.
+        reason: String,
+    },
+    /// The connection is open, but the peer does not answer the handshake of TLS.
+    #[error("the peer at {address} does not answer the handshake of TLS in time")]
+    NoHandshake {
+        /// Address and port.
+        address: SocketAddr,
+    },
+    /// The files or the name that the URL gives for TLS cannot be used.
+    #[error("TLS cannot be used: {reason}")]
+    TlsOptions {
+        /// Reason, in the words of the TLS library or of the system.
+        reason: String,
+    },
+    /// The URL asks for TLS, and the options of the initiator provide none.
+    #[error("the URL asks for TLS, but this program provides none")]
+    NoTls,
     /// The connection failed for another reason.
     #[error("cannot connect to {address}: {reason}")]
     Failed {
@@ -70,6 +93,10 @@ impl LinkCause {
             Self::Refused { .. } => Advice::CheckPort,
             Self::TimedOut { .. } => Advice::CheckFirewall,
             Self::NotFollowed { advice, .. } => *advice,
+            Self::NotTrusted { .. } => Advice::CheckCertificate,
+            Self::NoHandshake { .. } => Advice::CheckTlsPort,
+            Self::TlsOptions { .. } => Advice::CheckTlsFiles,
+            Self::NoTls => Advice::ProvideTls,
             Self::Failed { .. } => Advice::CheckRoute,
         })
     }
@@ -77,20 +104,24 @@ impl LinkCause {
     pub(super) const fn kind(&self) -> ErrorKind {
         match self {
             Self::HostUnknown { .. } => ErrorKind::NotFound,
-            Self::NotFollowed { .. } => ErrorKind::Authentication,
+            Self::NotFollowed { .. } | Self::NotTrusted { .. } => ErrorKind::Authentication,
+            Self::TlsOptions { .. } => ErrorKind::InvalidInput,
+            Self::NoTls => ErrorKind::Unsupported,
             Self::Refused { .. } => ErrorKind::Refused,
-            Self::TimedOut { .. } => ErrorKind::TimedOut,
+            Self::TimedOut { .. } | Self::NoHandshake { .. } => ErrorKind::TimedOut,
             Self::NameService { .. } | Self::Failed { .. } => ErrorKind::Unreachable,
         }
     }
 
     pub(super) const fn fault(&self) -> Fault {
         match self {
-            Self::NotFollowed { .. } => Fault::Target,
+            Self::NotFollowed { .. } | Self::NotTrusted { .. } => Fault::Target,
+            Self::TlsOptions { .. } | Self::NoTls => Fault::Caller,
             Self::HostUnknown { .. }
             | Self::NameService { .. }
             | Self::Refused { .. }
             | Self::TimedOut { .. }
+            | Self::NoHandshake { .. }
             | Self::Failed { .. } => Fault::Network,
         }
     }
@@ -98,9 +129,15 @@ impl LinkCause {
     /// Returns the portal that was not reached; `None` if no address of its host was found.
     pub(super) fn portal(&self) -> Option<String> {
         match self {
-            Self::Refused { address } | Self::Failed { address, .. } => Some(address.to_string()),
+            Self::Refused { address }
+            | Self::NotTrusted { address, .. }
+            | Self::NoHandshake { address }
+            | Self::Failed { address, .. } => Some(address.to_string()),
             Self::TimedOut { portal } | Self::NotFollowed { portal, .. } => Some(portal.clone()),
-            Self::HostUnknown { .. } | Self::NameService { .. } => None,
+            Self::HostUnknown { .. }
+            | Self::NameService { .. }
+            | Self::TlsOptions { .. }
+            | Self::NoTls => None,
         }
     }
 }

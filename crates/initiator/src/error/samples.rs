@@ -82,6 +82,15 @@ pub fn of_the_link() -> Vec<Error> {
         LinkCause::Refused { address },
         LinkCause::TimedOut { portal: PORTAL.to_owned() },
         LinkCause::Failed { address, reason: "No route to host".to_owned() },
+        LinkCause::NotTrusted {
+            address,
+            reason: "invalid peer certificate: UnknownIssuer".to_owned(),
+        },
+        LinkCause::NoHandshake { address },
+        LinkCause::TlsOptions {
+            reason: "ca.pem holds no certificate: No such file or directory".to_owned(),
+        },
+        LinkCause::NoTls,
         not_followed("and no redirection is followed (redirects=never)", Advice::NamePortal),
         not_followed(
             "another host, which need not prove that it is the target",

@@ -147,12 +147,12 @@ impl Node {
     /// Opens a TCP connection to the portal of a URL, as the leading connection of a session. `referral` names
     /// the peer that has named the portal, if one has.
     pub(crate) fn reach(&self, url: &Url, referral: Option<Referral>) -> Opening {
-        self.connector_as_known().open(url.portal.clone(), referral)
+        self.connector_as_known(url).open(url.portal.clone(), referral)
     }
 
     /// Returns the addresses of a portal; an empty list if they cannot be resolved.
-    pub(crate) async fn addresses_of(&self, portal: &TargetAddress) -> Vec<SocketAddr> {
-        self.connector_as_known().addresses_of(portal).await
+    pub(crate) async fn addresses_of(&self, url: &Url, portal: &TargetAddress) -> Vec<SocketAddr> {
+        self.connector_as_known(url).addresses_of(portal).await
     }
 
     /// Starts a session with the target of a URL. Its ISID is a new one, or the ISID of a lost session. Its
@@ -259,7 +259,7 @@ impl Node {
     ) -> Session {
         let is_normal = matches!(config.kind, SessionKind::Normal { .. });
         let reach = Reach {
-            connector: self.connector_as_known(),
+            connector: self.connector_as_known(url),
             reached: reached.map(Box::new),
             connections: self.options().connections_of(&config.kind),
             start_trial: is_normal.then(|| self.trial_starter(url)),
@@ -279,13 +279,13 @@ impl Node {
         Session::start(url, key, config, self.entropy(), &self.inner.common, budget, reach)
     }
 
-    /// Returns how to open connections with these limits of the segment length.
-    pub(crate) fn connector(&self, segments: Segments) -> Connector {
-        self.inner.common.connector(segments)
+    /// Returns how to open the connections of a URL, with these limits of the segment length.
+    pub(crate) fn connector(&self, url: &Url, segments: Segments) -> Connector {
+        self.inner.common.connector(url, segments)
     }
 
-    fn connector_as_known(&self) -> Connector {
-        self.connector(Segments::AsKnown(Arc::clone(self.segment_limits())))
+    fn connector_as_known(&self, url: &Url) -> Connector {
+        self.connector(url, Segments::AsKnown(Arc::clone(self.segment_limits())))
     }
 
     /// Returns the limits of the segment length, by address.

@@ -139,7 +139,7 @@ impl Node {
     /// `None` if the login led to another portal.
     async fn probe(&self, url: &Url, limit: Option<SegmentLimit>) -> Result<Option<Probe>, Error> {
         let Some(target_name) = url.target.clone() else { return Err(UrlError::PortalOnly.into()) };
-        let connector = self.connector(Segments::Fixed(limit));
+        let connector = self.connector(url, Segments::Fixed(limit));
         let reached = connector.open(url.portal.clone(), None).await?;
         let address = reached.1.address();
         let key = self.next_key()?;

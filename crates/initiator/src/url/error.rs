@@ -70,6 +70,18 @@ pub enum UrlError {
     /// The URL has an option twice that may be given only once.
     #[error("the URL option {0} stands there twice")]
     RepeatedOption(&'static str),
+    /// The URL has options of TLS, but does not ask for TLS.
+    #[error("the URL has options of TLS, but does not ask for it")]
+    TlsNotAsked,
+    /// The URL asks for TLS, but names no port: the port of iSCSI carries clear text.
+    #[error("the URL asks for TLS, but names no port")]
+    TlsPort,
+    /// The URL names the key of the peer, and an authority or a name as well: it would not be checked.
+    #[error("tls_pin counts in place of tls_ca and tls_name")]
+    TlsPinAndName,
+    /// The URL names a certificate without its private key, or the key alone.
+    #[error("tls_cert and tls_key go together")]
+    TlsHalfCertificate,
     /// The value of an option is not allowed.
     #[error("the URL option {option} must be {expected}")]
     OptionValue {
@@ -112,6 +124,10 @@ impl UrlError {
             Self::UnknownOption(_) => Some(Advice::CheckSpelling),
             Self::UnknownOptionBehindPassword => Some(Advice::EscapeAmpersand),
             Self::RepeatedOption(_) => Some(Advice::OmitRepetition),
+            Self::TlsNotAsked => Some(Advice::AskForTls),
+            Self::TlsPort => Some(Advice::NamePort),
+            Self::TlsPinAndName => Some(Advice::OmitPinOrName),
+            Self::TlsHalfCertificate => Some(Advice::GiveBoth),
             // The text of the error already says what the value must be.
             Self::Variable(_) | Self::OptionValue { .. } | Self::Encoding(_) => None,
         }

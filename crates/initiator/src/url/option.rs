@@ -1,6 +1,7 @@
 //! Parses the options after the `?` of a URL. A new option also needs a field in `parameters.rs` and a row in
 //! the table of `url.rs`.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use iscsi_pdu::TargetAddress;
@@ -10,7 +11,8 @@ use iscsi_session::{DigestOffer, Secret};
 
 use super::error::UrlError;
 use super::parameters::Parameters;
-use super::text::{decode, parse_portal};
+use super::text::{decode, names_port, parse_portal};
+use super::tls::{TlsValues, pin};
 use crate::options::redirects::Redirects;
 
 /// Values of the options of a URL.
@@ -21,6 +23,9 @@ pub(super) struct UrlOptions {
     pub(super) serial_number: Option<String>,
     pub(super) portals: Vec<TargetAddress>,
     pub(super) all_portals: Option<bool>,
+    pub(super) tls: TlsValues,
+    /// Whether a further portal names no port.
+    pub(super) lacks_port: bool,
     pub(super) parameters: Parameters,
 }
 
@@ -88,9 +93,11 @@ impl UrlOptions {
             }
             "portal" => {
                 self.portals.push(parse_portal(value)?);
+                self.lacks_port |= !names_port(value);
                 Ok(())
             }
             "portals" => put(&mut self.all_portals, "portals", all_portals(value), "auto"),
+            option if option.starts_with("tls") => self.set_of_tls(option, value),
             "iser" => Err(UrlError::Iser),
             unknown => Err(self.unknown(unknown)),
         }
@@ -118,6 +125,28 @@ impl UrlOptions {
                 let place = &mut parameters.allow_short_secret;
                 put(place, "chap_short_secrets", allowed, "warn or refuse")
             }
+            unknown => Err(self.unknown(unknown)),
+        }
+    }
+
+    /// Sets one of the options of TLS.
+    fn set_of_tls(&mut self, option: &str, value: &str) -> Result<(), UrlError> {
+        let tls = &mut self.tls;
+        let file = || text(value).map(PathBuf::from);
+        match option {
+            "tls" => put(&mut tls.is_on, "tls", (value == "yes").then_some(true), "yes"),
+            "tls_ca" => put(&mut tls.ca, "tls_ca", file(), "the name of a file"),
+            "tls_name" => put(&mut tls.name, "tls_name", text(value), "a host name or an address"),
+            "tls_pin" => {
+                let pin = pin(value).ok_or(UrlError::OptionValue {
+                    option: "tls_pin",
+                    expected: "sha256: and 64 hexadecimal digits",
+                })?;
+                tls.pins.push(pin);
+                Ok(())
+            }
+            "tls_cert" => put(&mut tls.certificate, "tls_cert", file(), "the name of a file"),
+            "tls_key" => put(&mut tls.key, "tls_key", file(), "the name of a file"),
             unknown => Err(self.unknown(unknown)),
         }
     }

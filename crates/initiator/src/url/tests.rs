@@ -368,6 +368,70 @@ fn half_of_the_credentials_in_the_environment_is_an_error() {
     }
 }
 
+#[test]
+fn tls_is_asked_for_by_the_scheme_or_an_option() {
+    let pin = "ab".repeat(32);
+    for (text, expected) in [
+        ("iscsi://host", None),
+        ("iscsis://host:3261", Some(TlsOptions::default())),
+        ("iscsi://host:3261?tls=yes", Some(TlsOptions::default())),
+        ("iscsis://[2001:db8::1]:3261?tls=yes", Some(TlsOptions::default())),
+        (
+            "iscsis://host:1?tls_ca=/a%20b/ca.pem&tls_name=san.example&tls_cert=c&tls_key=k",
+            Some(TlsOptions {
+                ca: Some("/a b/ca.pem".into()),
+                name: Some("san.example".to_owned()),
+                certificate: Some("c".into()),
+                key: Some("k".into()),
+                pins: Vec::new(),
+            }),
+        ),
+        (
+            &format!("iscsis://host:1?tls_pin=sha256:{pin}&tls_pin=sha256:{}", pin.to_uppercase()),
+            Some(TlsOptions { pins: vec![[0xab; 32]; 2], ..TlsOptions::default() }),
+        ),
+    ] {
+        assert_eq!(parse(text).tls, expected, "{text}");
+    }
+    let shown = parse("iscsi://host:3261?tls=yes").to_string();
+    assert_eq!(shown, "iscsis://host:3261");
+    assert!(parse(&shown).tls.is_some());
+}
+
+/// No mistake in the options of TLS leads to clear text, or to a check that is left out.
+#[test]
+fn half_of_the_options_of_tls_is_an_error() {
+    let value = |option| {
+        let expected = match option {
+            "tls" => "yes",
+            "tls_pin" => "sha256: and 64 hexadecimal digits",
+            _ => "the name of a file",
+        };
+        UrlError::OptionValue { option, expected }
+    };
+    for (text, expected) in [
+        ("iscsi://host:1?tls_ca=ca.pem", UrlError::TlsNotAsked),
+        ("iscsi://host:1?tls_name=san", UrlError::TlsNotAsked),
+        ("iscsi://host:1?tls=no", value("tls")),
+        ("iscsis://host:1?tls=no", value("tls")),
+        ("iscsis://host", UrlError::TlsPort),
+        ("iscsis://[::1]", UrlError::TlsPort),
+        ("iscsi://host/iqn.2026-01.org.example:disk/0?tls=yes", UrlError::TlsPort),
+        ("iscsis://host:1?portal=other", UrlError::TlsPort),
+        ("iscsis://host:1?tls_cert=c", UrlError::TlsHalfCertificate),
+        ("iscsis://host:1?tls_key=k", UrlError::TlsHalfCertificate),
+        ("iscsis://host:1?tls_pin=sha256:ab", value("tls_pin")),
+        ("iscsis://host:1?tls_ca=", value("tls_ca")),
+        ("iscsis://host:1?tls_ca=a&tls_ca=b", UrlError::RepeatedOption("tls_ca")),
+        ("iscsis://host:1?tls_verify=no", UrlError::UnknownOption("tls_verify".to_owned())),
+    ] {
+        assert_eq!(Url::parse(text).unwrap_err(), expected, "{text}");
+    }
+    let pin = format!("tls_pin=sha256:{}", "ab".repeat(32));
+    let both = format!("iscsis://host:1?{pin}&tls_name=san");
+    assert_eq!(Url::parse(&both).unwrap_err(), UrlError::TlsPinAndName);
+}
+
 /// A process's arguments are visible to all users, so no error advises a password in the URL.
 #[test]
 fn no_error_advises_a_password_in_the_url() {

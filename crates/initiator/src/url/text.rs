@@ -28,6 +28,13 @@ pub(super) fn decode(text: &str, part: &'static str) -> Result<String, UrlError>
     decoded.map(Into::into).map_err(|_| UrlError::Encoding(part))
 }
 
+/// Returns whether the text of a portal names a port.
+pub(super) fn names_port(text: &str) -> bool {
+    let Ok(text) = decode(text, "portal") else { return false };
+    let address = text.split(',').next().unwrap_or_default();
+    address.rsplit(']').next().unwrap_or_default().contains(':')
+}
+
 /// Parses a portal: `HOST[:PORT]`, with escapes. A portal group tag is ignored, because two spellings of one
 /// portal must not count as two portals.
 pub(super) fn parse_portal(text: &str) -> Result<TargetAddress, UrlError> {

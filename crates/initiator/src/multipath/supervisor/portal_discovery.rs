@@ -76,7 +76,7 @@ impl Opener {
             if portal.host.parse::<IpAddr>().is_ok() {
                 continue;
             }
-            for address in self.node.addresses_of(&portal).await {
+            for address in self.node.addresses_of(&self.url, &portal).await {
                 let host = address.ip().to_string();
                 aliases.push(TargetAddress { host, ..portal.clone() });
             }

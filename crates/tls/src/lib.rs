@@ -1,0 +1,25 @@
+//! TLS 1.3 for the connections of an iSCSI initiator, by rustls and ring.
+//!
+//! [`Rustls`] encrypts the connections of URLs that ask for it (`iscsis://`, `tls=yes`): give it to
+//! [`Options::with_tls`](iscsi_initiator::Options::with_tls). What the peer must prove stands in the URL
+//! ([`TlsOptions`](iscsi_initiator::TlsOptions)).
+//!
+//! - TLS 1.3 only, without early data: whoever repeats early data would repeat a login. Further sessions of a disk resume the
+//!   first one by its ticket.
+//! - The socket below stays that of the network: what the kernel reports, buffers, pacing and congestion control act on the real
+//!   link.
+//! - rustls renews the keys by itself before they have encrypted too much (2^24 records of AES-GCM).
+//! - CHAP stays useful inside: TLS proves the host at the far end, CHAP the target and the initiator.
+//!
+//! Design: `docs/design/tls.md`.
+
+mod config;
+mod pinned;
+mod socket;
+
+pub use config::Rustls;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

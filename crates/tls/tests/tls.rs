@@ -1,0 +1,229 @@
+//! Disks over TLS: a test target behind a TLS server, as behind stunnel.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "a test may panic"
+)]
+
+mod tunnel;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use iscsi_initiator::{
+    Advanced, Disk, Error, ErrorKind, Initiator, Options, Sessions, SocketOptions,
+};
+use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::disk::RamDisk;
+use iscsi_testkit::serve::Server;
+use iscsi_testkit::target::Target;
+use iscsi_tls::Rustls;
+
+use tunnel::{Authority, Habits, Tunnel};
+
+const TARGET: &str = "iqn.2026-01.org.example:disk";
+
+/// A target, a tunnel before it, and the files of an authority.
+struct Rig {
+    server: Server,
+    disk: RamDisk,
+    tunnel: Tunnel,
+    authority: Authority,
+}
+
+impl Rig {
+    async fn start(habits: Habits) -> Self {
+        let disk = RamDisk::new(512, 8192);
+        let server =
+            Server::start(Target::new(TargetConfig::new(TARGET, disk.clone()))).await.unwrap();
+        let authority = Authority::new("first");
+        let tunnel = Tunnel::start(server.address(), &authority, habits).await;
+        Self { server, disk, tunnel, authority }
+    }
+
+    fn url(&self, options: &str) -> String {
+        format!("iscsis://{}/{TARGET}/0?{options}", self.tunnel.address)
+    }
+
+    /// Returns the option that names the authority.
+    fn ca(&self) -> String {
+        format!("tls_ca={}", self.authority.file("ca.pem").display())
+    }
+
+    async fn open(&self, options: &str) -> Result<Disk, Error> {
+        open(&self.url(options), Options::default()).await
+    }
+
+    fn assert_clean(&self) {
+        let violations = self.server.with(|target| target.violations().to_vec());
+        assert!(violations.is_empty(), "{violations:#?}");
+    }
+}
+
+async fn open(url: &str, options: Options) -> Result<Disk, Error> {
+    let options = options.with_use_environment(false).with_tls(Arc::new(Rustls::default()));
+    let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap();
+    soon(initiator.disk(url)).await
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("the test hangs")
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8 ^ (at / 251) as u8).collect()
+}
+
+/// Writes, reads and flushes ranges that lie in records in all ways.
+async fn write_and_read(rig: &Rig, disk: &Disk) {
+    for (offset, len) in [(0, 512), (1023, 2), (513, 1_000_003), (5000, 16_384), (4_194_303, 1)] {
+        let data = pattern(len);
+        soon(disk.write_at(offset, data.clone())).await.unwrap();
+        assert!(rig.disk.holds(offset, &data), "{len} bytes at {offset}");
+        assert_eq!(soon(disk.read_at(offset, len)).await.unwrap(), data);
+    }
+    soon(disk.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn bytes_arrive_and_nothing_is_readable_on_the_wire() {
+    let rig = Rig::start(Habits::default()).await;
+    let disk = rig.open(&rig.ca()).await.unwrap();
+    write_and_read(&rig, &disk).await;
+    soon(disk.logout()).await.unwrap();
+    let wire = rig.tunnel.wire();
+    assert!(wire.len() > 1_000_000);
+    assert!(!wire.windows(TARGET.len()).any(|part| part == TARGET.as_bytes()));
+    rig.assert_clean();
+}
+
+/// Keys that the server renews each 64 KiB, and asks to be renewed.
+#[tokio::test]
+async fn keys_are_renewed_while_data_move() {
+    let rig = Rig::start(Habits { renews_keys: true, ..Habits::default() }).await;
+    let disk = rig.open(&rig.ca()).await.unwrap();
+    write_and_read(&rig, &disk).await;
+    soon(disk.logout()).await.unwrap();
+    assert!(rig.tunnel.renewals.load(Ordering::Relaxed) > 10);
+    rig.assert_clean();
+}
+
+/// All sessions of a disk but the first resume its session, and none sends early data.
+#[tokio::test]
+async fn further_sessions_resume_the_first() {
+    let rig = Rig::start(Habits::default()).await;
+    let options = Options::default().with_sessions(Sessions::Fixed(3));
+    let disk = open(&rig.url(&rig.ca()), options).await.unwrap();
+    write_and_read(&rig, &disk).await;
+    assert_eq!(disk.sessions().len(), 3);
+    soon(disk.logout()).await.unwrap();
+    let handshakes = rig.tunnel.handshakes.lock().unwrap().clone();
+    assert_eq!(handshakes.iter().filter(|it| it.as_str() == "Full").count(), 1, "{handshakes:?}");
+    rig.assert_clean();
+}
+
+/// Asserts that a disk is refused since the peer is not trusted, for a reason that contains `reason`.
+async fn assert_not_trusted(rig: &Rig, options: &str, reason: &str) {
+    let error = rig.open(options).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
+    assert!(error.to_string().contains(reason), "{error}");
+    assert!(!error.is_transient());
+    assert_eq!(rig.tunnel.reached.load(Ordering::Relaxed), 0, "the target was reached");
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_prove_its_name_is_refused() {
+    let rig = Rig::start(Habits::default()).await;
+    assert_not_trusted(&rig, &format!("{}&tls_name=other.example", rig.ca()), "other.example")
+        .await;
+    let disk = rig.open(&format!("{}&tls_name=san.example", rig.ca())).await.unwrap();
+    soon(disk.logout()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_peer_of_another_authority_is_refused() {
+    let rig = Rig::start(Habits::default()).await;
+    let other = Authority::new("second");
+    let ca = format!("tls_ca={}", other.file("ca.pem").display());
+    assert_not_trusted(&rig, &ca, "UnknownIssuer").await;
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_refused() {
+    let rig = Rig::start(Habits { is_expired: true, ..Habits::default() }).await;
+    assert_not_trusted(&rig, &rig.ca(), "expired").await;
+}
+
+#[tokio::test]
+async fn a_pinned_key_counts_in_place_of_authority_and_name() {
+    let rig = Rig::start(Habits { is_expired: true, ..Habits::default() }).await;
+    let wrong = "0".repeat(64);
+    assert_not_trusted(&rig, &format!("tls_pin=sha256:{wrong}"), &rig.authority.pin()).await;
+    let pins = format!("tls_pin=sha256:{wrong}&tls_pin=sha256:{}", rig.authority.pin());
+    let disk = rig.open(&pins).await.unwrap();
+    write_and_read(&rig, &disk).await;
+    soon(disk.logout()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_is_shown_to_a_peer_that_asks_for_one() {
+    let rig = Rig::start(Habits { asks_for_certificate: true, ..Habits::default() }).await;
+    let (certificate, key) = (rig.authority.file("client.pem"), rig.authority.file("client.key"));
+    let own = format!("tls_cert={}&tls_key={}", certificate.display(), key.display());
+    let disk = rig.open(&format!("{}&{own}", rig.ca())).await.unwrap();
+    write_and_read(&rig, &disk).await;
+    soon(disk.logout()).await.unwrap();
+    let error = rig.open(&rig.ca()).await.unwrap_err();
+    assert!(error.to_string().contains("CertificateRequired"), "{error}");
+}
+
+/// A stream that ends without a close_notify, in the middle of a record, is a lost connection: the session is opened again.
+#[tokio::test]
+async fn a_stream_that_is_cut_off_is_reconnected() {
+    let rig = Rig::start(Habits { cuts_after: Some(300_000), ..Habits::default() }).await;
+    let disk = rig.open(&rig.ca()).await.unwrap();
+    let data = pattern(1_000_003);
+    soon(disk.write_at(513, data.clone())).await.unwrap();
+    assert_eq!(soon(disk.read_at(513, data.len())).await.unwrap(), data);
+    soon(disk.logout()).await.unwrap();
+    assert!(rig.tunnel.accepted.load(Ordering::Relaxed) > 1);
+}
+
+#[tokio::test]
+async fn a_target_without_tls_is_not_reached_in_clear() {
+    let rig = Rig::start(Habits::default()).await;
+    let url = format!("iscsis://{}/{TARGET}/0?{}", rig.server.address(), rig.ca());
+    let sockets = SocketOptions::default().with_connect_timeout(Duration::from_secs(1));
+    let options = Options::default().with_advanced(Advanced::default().with_sockets(sockets));
+    let error = open(&url, options).await.unwrap_err();
+    assert!(error.to_string().contains("TLS"), "{error}");
+    assert_eq!(rig.server.with(|target| target.sessions()), 0);
+}
+
+#[tokio::test]
+async fn options_that_cannot_be_used_are_errors_of_the_caller() {
+    let rig = Rig::start(Habits::default()).await;
+    let key = rig.authority.file("client.key");
+    for options in [
+        "tls_ca=/no/such/file".to_owned(),
+        format!("tls_ca={}", key.display()),
+        format!("{}&tls_cert={}&tls_key=/no/such/file", rig.ca(), key.display()),
+    ] {
+        let error = rig.open(&options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains("/"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn without_tls_in_the_program_the_url_is_an_error() {
+    let rig = Rig::start(Habits::default()).await;
+    let initiator = Initiator::with_options("iqn.2026-01.org.example:host", Options::default());
+    let error = soon(initiator.unwrap().disk(rig.url(&rig.ca()))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert_eq!(rig.tunnel.accepted.load(Ordering::Relaxed), 0, "a connection was opened");
+}
