@@ -1,7 +1,7 @@
 //! Defines what a session needs of a network: connections, their bytes, and what is reported about them.
 //!
 //! An initiator uses the TCP of the kernel, unless [`Options::with_network`](crate::Options::with_network) names another
-//! [`Network`]: a tunnel in this process (SSH, WireGuard), a local socket that somebody else forwards, vsock, or a simulated
+//! [`Network`]: a tunnel in this process (SSH, WireGuard), a local socket that another program forwards, vsock, or a simulated
 //! network in virtual time. Everything above runs unchanged, and so does the tuner: it acts on the TCP below a transport, if the
 //! transport passes on [`tcp_info`](Socket::tcp_info), [`apply`](Socket::apply) and
 //! [`limit_pacing`](Socket::limit_pacing). A transport without a TCP of its own returns an error from `tcp_info`, and its
@@ -59,7 +59,7 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// round-trip time asks for other ones, the connection is dropped and opened once more.
     ///
     /// # Errors
-    /// If there is no connection. `ConnectionRefused` and `TimedOut` are told apart; after all of them, the next address is
+    /// If there is no connection. `ConnectionRefused` and `TimedOut` have errors of their own. After any error the next address is
     /// tried.
     fn connect<'a>(
         &'a self,
@@ -91,7 +91,7 @@ pub trait Network: fmt::Debug + Send + Sync {
 /// Encrypts connections: [`Options::with_tls`](crate::Options::with_tls).
 ///
 /// An implementation must speak TLS 1.3, check the peer as [`TlsOptions`] says, and never go on in clear text. It must not
-/// send early data (0-RTT), since whoever repeats them would repeat a login.
+/// send early data (0-RTT), since an attacker who repeats them repeats a login.
 pub trait Tls: fmt::Debug + Send + Sync {
     /// Encrypts a connection that is set up, before its first byte. Returns after the handshake, so that nothing is sent to a peer
     /// that is not known. The time limit to connect covers it; then the future is dropped.

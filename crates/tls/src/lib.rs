@@ -4,7 +4,7 @@
 //! [`Options::with_tls`](iscsi_initiator::Options::with_tls). What the peer must prove stands in the URL
 //! ([`TlsOptions`](iscsi_initiator::TlsOptions)).
 //!
-//! - TLS 1.3 only, without early data: whoever repeats early data would repeat a login. Further sessions of a disk resume the
+//! - TLS 1.3 only, without early data, since an attacker who repeats them repeats a login. Further sessions of a disk resume the
 //!   first one by its ticket.
 //! - The socket below stays that of the network: what the kernel reports, buffers, pacing and congestion control act on the real
 //!   link.
