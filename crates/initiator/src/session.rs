@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::driver::connection_count::Connections;
-use crate::driver::connector::{Connector, Encryption, Reach, Segments};
+use crate::driver::connector::{ClearText, Connector, Encryption, Reach, Segments};
 use crate::driver::handle::DriverHandle;
 use crate::driver::measure::reading::Reading;
 use crate::driver::peer::Peer;
@@ -89,6 +89,8 @@ pub(crate) struct Common {
     pub(crate) unit_registry: Arc<UnitRegistry>,
     /// Limits of the segment length, by address.
     pub(crate) segment_limits: Arc<SegmentLimits>,
+    /// Whether a public address was reached in clear; `None` over the network of others.
+    pub(crate) clear_text: Option<Arc<ClearText>>,
 }
 
 impl Common {
@@ -98,7 +100,7 @@ impl Common {
         Connector {
             encryption: match url.tls.clone() {
                 Some(options) => Encryption::Tls { tls, options },
-                None => Encryption::Clear,
+                None => Encryption::Clear(self.clear_text.clone()),
             },
             segments,
             limit: self.options.advanced.sockets.connect_limit(),

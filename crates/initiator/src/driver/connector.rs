@@ -1,17 +1,19 @@
 //! Opens the connections to a portal.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
 use iscsi_tuner::{SegmentLimit, Tuning};
 use tokio::time::{Instant, timeout_at};
+use tracing::warn;
 
 use crate::driver::measure::tuner::Tuner;
-use crate::driver::referral::Referral;
+use crate::driver::referral::{Referral, is_public};
 use crate::error::LinkCause;
 use crate::state::segment_limits::{SegmentLimits, StartTrial};
 use crate::transport::{Network, Socket, Tls};
@@ -37,12 +39,24 @@ pub(crate) struct Connector {
 /// Whether connections are encrypted.
 #[derive(Clone, Debug)]
 pub(crate) enum Encryption {
-    Clear,
+    /// `None` where it is not known whether the network is in clear: where others have brought it.
+    Clear(Option<Arc<ClearText>>),
     Tls {
         /// What encrypts them; without it no connection is opened.
         tls: Option<Arc<dyn Tls>>,
         options: TlsOptions,
     },
+}
+
+/// Whether an initiator has reached a public address in clear. It is said once.
+#[derive(Debug, Default)]
+pub(crate) struct ClearText(AtomicBool);
+
+impl ClearText {
+    /// Returns whether this is the first public address.
+    fn is_first_public(&self, address: IpAddr) -> bool {
+        is_public(address) && !self.0.swap(true, Ordering::Relaxed)
+    }
 }
 
 /// Limit of the length of a connection's TCP segments.
@@ -125,7 +139,18 @@ impl Connector {
             Ok(result) => result.map_err(|error| link_cause(error, address))?,
             Err(_) => return Err(LinkCause::TimedOut { portal: address.to_string() }),
         };
-        let Encryption::Tls { tls, options } = &self.encryption else { return Ok((socket, tuner)) };
+        let (tls, options) = match &self.encryption {
+            Encryption::Tls { tls, options } => (tls, options),
+            Encryption::Clear(clear) => {
+                if clear.as_ref().is_some_and(|clear| clear.is_first_public(address.ip())) {
+                    warn!(
+                        "{address} is reached in clear: everyone on the way can read and change the data; use TLS \
+                         (iscsis://), IPsec or a VPN"
+                    );
+                }
+                return Ok((socket, tuner));
+            }
+        };
         let tls = tls.as_ref().ok_or(LinkCause::NoTls)?;
         match timeout_at(deadline, tls.secure(socket, portal, options)).await {
             Ok(Ok(secured)) => Ok((secured, tuner)),
@@ -235,6 +260,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn clear_text_to_public_addresses_is_said_once() {
+        let clear = ClearText::default();
+        let told = ["10.0.0.1", "203.0.113.5", "8.8.8.8", "8.8.8.8", "1.1.1.1"]
+            .map(|address| clear.is_first_public(address.parse().unwrap()));
+        assert_eq!(told, [false, false, true, false, false]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_name_service_that_fails_for_a_while_is_told_from_a_host_that_is_not_known() {
         for (answer, passes) in [
@@ -250,7 +283,7 @@ mod tests {
                 network: Arc::new(NameService(answer)),
                 tuning: Tuning::default(),
                 segments: Segments::Fixed(None),
-                encryption: Encryption::Clear,
+                encryption: Encryption::Clear(None),
             };
             let portal = TargetAddress::parse("disk.example").unwrap();
             let error = crate::Error::from(connector.open(portal, None).await.err().unwrap());

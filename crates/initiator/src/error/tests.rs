@@ -359,6 +359,10 @@ fn with_other_advice() -> Vec<Error> {
         UrlError::UnknownOption(text()),
         UrlError::UnknownOptionBehindPassword,
         UrlError::RepeatedOption("x"),
+        UrlError::TlsNotAsked,
+        UrlError::TlsPort,
+        UrlError::TlsPinAndName,
+        UrlError::TlsHalfCertificate,
     ];
     let mut errors: Vec<Error> = urls.map(Error::from).into();
     errors.extend(
@@ -366,6 +370,10 @@ fn with_other_advice() -> Vec<Error> {
     );
     errors.extend([
         LinkCause::Refused { address }.into(),
+        LinkCause::NotTrusted { address, reason: "x".to_owned() }.into(),
+        LinkCause::NoHandshake { address }.into(),
+        LinkCause::TlsOptions { reason: "x".to_owned() }.into(),
+        LinkCause::NoTls.into(),
         with_user,
         login(AuthenticationError::MethodRefused.into()),
         login(AuthenticationError::AlgorithmRefused.into()),

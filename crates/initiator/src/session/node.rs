@@ -96,6 +96,7 @@ impl Node {
             disks: AtomicU32::new(0),
             challenges: IssuedChallenges::default(),
             common: Common {
+                clear_text: options.network.is_none().then(Arc::default),
                 options,
                 network,
                 unit_registry: Arc::default(),
