@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 use iscsi_initiator::transport::{
     Granted, Interface, Limits, Network, Pending, Plan, Socket, TcpInfo,
 };
-use iscsi_initiator::{Error, Initiator, Options, TargetAddress};
+use iscsi_initiator::{Error, Initiator, Options, Redirects, TargetAddress};
 use tokio::net::UnixStream;
 
 /// A network with one place: each connection leads there, whatever the portal is.
@@ -108,7 +108,9 @@ async fn main() -> ExitCode {
 }
 
 async fn read(socket: PathBuf, url: &str) -> Result<(), Error> {
-    let options = Options::default().with_network(Arc::new(UnixSocket(socket)));
+    // All portals have one address here, so a redirection cannot be judged by it.
+    let options = Options::default().with_redirects(Redirects::Never);
+    let options = options.with_network(Arc::new(UnixSocket(socket)));
     let disk = Initiator::with_default_name(options)?.disk(url).await?;
     println!("{} bytes in blocks of {}", disk.capacity(), disk.block_size());
     let start = disk.read_at(0, 16).await?;

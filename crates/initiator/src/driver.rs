@@ -259,7 +259,13 @@ impl Driver {
         if let Some(note) = &note {
             tracing::warn!("{note}");
         }
-        self.shared.redirected(&portal_at(address), note.map(Box::new));
+        // An address cannot be changed by a name service. With TLS the name is what the certificate proves.
+        let moved = if self.shared.named.tls.is_some() {
+            self.peer.portal().clone()
+        } else {
+            portal_at(address)
+        };
+        self.shared.redirected(&moved, note.map(Box::new));
     }
 
     /// Closes a connection on the session's request.

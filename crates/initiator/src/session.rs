@@ -42,7 +42,7 @@ use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_registry::UnitRegistry;
 use crate::state::unit_state::{CommandTerms, Listener, UnitState};
 use crate::transport::Network;
-use crate::url::{Url, portal_name};
+use crate::url::{Url, portal_name, scheme};
 
 /// A session with a target: a handle that is cheap to clone and can be used from many tasks.
 ///
@@ -187,7 +187,7 @@ impl Session {
     pub async fn send_targets(&self) -> Result<Vec<DiscoveredTarget>, Error> {
         let targets = decode_send_targets(&self.send_targets_text().await?).map_err(Cause::from)?;
         let asked = self.portal().ok_or_else(Error::closed)?;
-        Ok(DiscoveredTarget::all(targets, asked))
+        Ok(DiscoveredTarget::all(targets, asked, self.shared.named.tls.as_ref()))
     }
 
     pub(crate) async fn send_targets_text(&self) -> Result<Bytes, Error> {
@@ -245,12 +245,13 @@ impl Session {
         self.shared.named.target.as_ref()
     }
 
-    /// Returns the URL of the target, without credentials, unit and options: `iscsi://host:port/name`; in
-    /// discovery without the name.
+    /// Returns the URL of the target, without credentials, unit and options: `iscsi://host:port/name`, over TLS
+    /// `iscsis://host:port/name`; in discovery without the name.
     pub fn target_url(&self) -> String {
         let portal = self.portal().map(portal_name).unwrap_or_default();
         let target = self.target().map(|target| format!("/{target}")).unwrap_or_default();
-        format!("iscsi://{portal}{target}")
+        let scheme = scheme(self.shared.named.tls.is_some());
+        format!("{scheme}{portal}{target}")
     }
 
     /// Returns the initiator's part of the session identifier (RFC 7143 §11.12.5).

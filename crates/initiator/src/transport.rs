@@ -15,13 +15,16 @@
 //! # How a socket is used
 //!
 //! - One thread at a time calls the methods of a socket, but not always the same one. None may block.
-//! - [`read`](Socket::read) and [`write`](Socket::write) are called until they return `WouldBlock`, or fewer bytes than the
-//!   slices have. After that nothing is read before [`poll_readable`](Socket::poll_readable) returns `Ready`, and nothing is
-//!   written before [`poll_writable`](Socket::poll_writable) does.
-//! - Both polls are asked again before each wait. They return `Ready` as long as there is something: what
-//!   [`read`](Socket::read) left behind, such as the decrypted rest of a record, is not reported only once.
-//! - A write that was taken may still wait in the transport. While [`has_unsent`](Socket::has_unsent) says so,
-//!   [`poll_writable`](Socket::poll_writable) is polled, which sends it, and nothing further is written.
+//! - [`read`](Socket::read) is called until it returns `WouldBlock`, or fewer bytes than the slices have; then
+//!   [`poll_readable`](Socket::poll_readable) is polled. It returns `Ready` as long as there is something, also what an earlier
+//!   read has left in the transport, such as the decrypted rest of a record.
+//! - [`read_unasked`](Socket::read_unasked) may be called on another thread while the task waits in `poll_readable`. A transport that
+//!   keeps bytes or the end after that call must wake the task.
+//! - [`write`](Socket::write) is called until everything is taken, or it returns `WouldBlock`; then
+//!   [`poll_writable`](Socket::poll_writable) is polled before the next write.
+//! - A write that was taken may still wait in the transport. While [`has_unsent`](Socket::has_unsent) says so, `poll_writable` is
+//!   polled, which sends it, and nothing further is written. A layer must keep that as well towards the socket below it.
+//! - An error of `write` means that nothing of its slices was taken, or that the connection is lost.
 //!
 //! Design: `docs/design/layers.md`.
 
@@ -44,8 +47,9 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a
 
 /// A source of connections: [`Options::with_network`](crate::Options::with_network).
 pub trait Network: fmt::Debug + Send + Sync {
-    /// Returns the addresses of a portal, in the order in which they are tried. A network that needs none returns any
-    /// address, which stands in errors and in the list of sessions.
+    /// Returns the addresses of a portal, in the order in which they are tried. A network that needs none makes one up. It stands
+    /// in errors and in the list of sessions, and [`Redirects`](crate::Redirects) compares it: different hosts must have
+    /// different addresses, or else [`Redirects::Never`](crate::Redirects::Never) must be set.
     ///
     /// # Errors
     /// If the name has no address, or the name service does not answer. The portal counts as unknown, unless the text of
@@ -99,7 +103,8 @@ pub trait Tls: fmt::Debug + Send + Sync {
     /// The socket below keeps its plan, its limits and its counters: the returned one passes them on.
     ///
     /// # Errors
-    /// `InvalidData` or `PermissionDenied` if the peer does not prove what it must, or does not speak TLS: this is not tried again.
+    /// `InvalidData` or `PermissionDenied` if the peer does not prove what it must, or does not speak TLS: a disk or session is not
+    /// opened then, and a lost session goes on to reconnect.
     /// `InvalidInput` if the options cannot be used, such as a file without a certificate. Any other error is one of the
     /// connection.
     fn secure<'a>(
@@ -162,13 +167,13 @@ pub trait Socket: Send + Sync {
         Ok(())
     }
 
-    /// Sets how many bytes make the socket readable; the end of the connection always does. A transport may ignore the
-    /// number: then each byte does.
+    /// Sets how many bytes make the socket readable; the end of the connection always does.
     ///
     /// # Errors
-    /// Those of `setsockopt(2)`.
+    /// `Unsupported` if each byte makes it readable, which is the default; otherwise those of `setsockopt(2)`. After an error
+    /// the method is not called again.
     fn set_receive_low_water(&self, _bytes: usize) -> io::Result<()> {
-        Ok(())
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Returns the network interface that the connection uses.

@@ -126,6 +126,15 @@ impl Url {
         }
     }
 
+    /// Keeps the host of the portal as the name that the certificate must have, before the portal becomes an address.
+    pub(crate) fn keep_certificate_name(&mut self) {
+        if let Some(tls) = &mut self.tls
+            && tls.pins.is_empty()
+        {
+            tls.name.get_or_insert_with(|| self.portal.host.clone());
+        }
+    }
+
     /// Parses a URL. It does not read the environment.
     ///
     /// # Errors
@@ -191,7 +200,7 @@ impl Url {
         if options.contains('@') {
             // If an `@` follows the first `?`, it is unknown where the passwords end, so only the scheme is
             // returned.
-            return format!("{SCHEME}...");
+            return format!("{}...", scheme(text.starts_with(SECURE_SCHEME)));
         }
         let mut kept = match address.split_once('@') {
             Some((credentials, rest)) => {
@@ -379,8 +388,7 @@ impl fmt::Display for Url {
     /// Writes the portal, the target and the unit, without credentials and options. [`parse`](Self::parse)
     /// can read the text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls.is_some() { SECURE_SCHEME } else { SCHEME };
-        write!(f, "{scheme}{}", encode(&portal_name(&self.portal)))?;
+        write!(f, "{}{}", scheme(self.tls.is_some()), encode(&portal_name(&self.portal)))?;
         if let Some(target) = &self.target {
             write!(f, "/{}", encode(target.as_str()))?;
         }
@@ -389,6 +397,11 @@ impl fmt::Display for Url {
         }
         Ok(())
     }
+}
+
+/// Returns the scheme of a URL.
+pub(crate) const fn scheme(is_encrypted: bool) -> &'static str {
+    if is_encrypted { SECURE_SCHEME } else { SCHEME }
 }
 
 /// Returns `host:port`, with an IPv6 address in brackets.

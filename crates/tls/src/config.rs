@@ -116,8 +116,12 @@ fn with_own_certificate(
     builder: ConfigBuilder<ClientConfig, WantsClientCert>,
     options: &TlsOptions,
 ) -> io::Result<ClientConfig> {
-    let (Some(certificate), Some(key)) = (&options.certificate, &options.key) else {
-        return Ok(builder.with_no_client_auth());
+    let (certificate, key) = match (&options.certificate, &options.key) {
+        (None, None) => return Ok(builder.with_no_client_auth()),
+        (Some(certificate), Some(key)) => (certificate, key),
+        (Some(_), None) | (None, Some(_)) => {
+            return Err(unusable("a certificate and its key go together"));
+        }
     };
     let chain = certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_file(key)

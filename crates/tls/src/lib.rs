@@ -4,11 +4,11 @@
 //! [`Options::with_tls`](iscsi_initiator::Options::with_tls). What the peer must prove stands in the URL
 //! ([`TlsOptions`](iscsi_initiator::TlsOptions)).
 //!
-//! - TLS 1.3 only, without early data, since an attacker who repeats them repeats a login. Further sessions of a disk resume the
-//!   first one by its ticket.
+//! - TLS 1.3 only, without early data, since an attacker who repeats them repeats a login. Further sessions of a disk mostly resume
+//!   an earlier one by its ticket.
 //! - The socket below stays that of the network: what the kernel reports, buffers, pacing and congestion control act on the real
 //!   link.
-//! - rustls renews the keys by itself before they have encrypted too much (2^24 records of AES-GCM).
+//! - Keys are renewed in both directions before they have served too much (2^24 records of AES-GCM).
 //! - CHAP stays useful inside: TLS proves the host at the far end, CHAP the target and the initiator.
 //!
 //! Design: `docs/design/tls.md`.

@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _, Write};
+use std::io::{self, BufRead as _, ErrorKind, IoSlice, IoSliceMut, Read as _, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use iscsi_initiator::transport::{Granted, Interface, Plan, Rate, Socket, TcpInfo};
 use rustls::pki_types::ServerName;
@@ -15,6 +15,10 @@ use rustls::{ClientConfig, ClientConnection};
 const UNSENT: usize = 128 << 10;
 /// Length of one read of ciphertext, bytes: several records.
 const READ: usize = 64 << 10;
+
+/// Bytes that keys may decrypt before the peer is asked for new ones. AES-GCM allows 2^24 records (RFC 8446 §5.5), and a record has
+/// 1 KiB on average at least.
+const RENEWAL: u64 = 16 << 30;
 
 thread_local! {
     /// Memory for ciphertext. A connection has it while it is read from, or while a part is left of what was read.
@@ -34,11 +38,13 @@ struct State {
     connection: ClientConnection,
     /// Ciphertext that was read and not decrypted yet.
     received: Received,
-    /// Decrypted bytes that were not read yet.
-    plaintext: usize,
-    /// Error of the socket below, after bytes that came before it.
+    /// Error after bytes that came before it.
     failure: Option<io::Error>,
-    is_at_end: bool,
+    /// Bytes that were decrypted since the peer was last asked for new keys.
+    decrypted: u64,
+    /// The task that waits for something to read.
+    reader: Option<Waker>,
+    is_abortive: bool,
 }
 
 /// Ciphertext in a buffer, from `start` to `end`.
@@ -65,9 +71,10 @@ impl TlsSocket {
         let mut state = State {
             connection,
             received: Received::default(),
-            plaintext: 0,
             failure: None,
-            is_at_end: false,
+            decrypted: 0,
+            reader: None,
+            is_abortive: false,
         };
         state.shake_hands(&*below).await?;
         Ok(Self { below, state: Mutex::new(state) })
@@ -105,7 +112,7 @@ impl TlsSocket {
 impl State {
     async fn shake_hands(&mut self, below: &dyn Socket) -> io::Result<()> {
         loop {
-            while self.connection.wants_write() {
+            while self.has_unsent(below) {
                 poll_fn(|context| below.poll_writable(context)).await;
                 match self.flush(below) {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -115,65 +122,105 @@ impl State {
             if !self.connection.is_handshaking() {
                 return Ok(());
             }
-            poll_fn(|context| below.poll_readable(context)).await;
+            if self.received.is_empty() {
+                poll_fn(|context| below.poll_readable(context)).await;
+            }
             match self.receive(below, |socket, slices| socket.read(slices)) {
-                Ok(()) if self.is_at_end => {
+                Ok(0) => {
                     let reason = "the peer has closed the connection in the handshake of TLS: does it speak TLS there?";
                     return Err(io::Error::new(ErrorKind::UnexpectedEof, reason));
                 }
+                Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                result => result?,
+                Err(error) => return Err(error),
+            }
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
             }
         }
+    }
+
+    /// Returns whether ciphertext waits, here or in the socket below.
+    fn has_unsent(&self, below: &dyn Socket) -> bool {
+        self.connection.wants_write() || below.has_unsent()
+    }
+
+    /// Returns whether a read would return something: bytes, the end or an error.
+    fn is_readable(&mut self) -> bool {
+        let decrypted = self.connection.reader().fill_buf().map(drop);
+        !matches!(decrypted, Err(error) if error.kind() == ErrorKind::WouldBlock)
+            || self.failure.is_some()
+            || !self.received.is_empty()
     }
 
     /// Reads decrypted bytes, at least one; 0 at the end.
     fn read(&mut self, below: &dyn Socket, into: &mut [u8], read: Read) -> io::Result<usize> {
         loop {
-            if self.plaintext > 0 {
-                let count = self.connection.reader().read(into)?;
-                self.plaintext -= count.min(self.plaintext);
-                return Ok(count);
+            match self.connection.reader().read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // The end is `Ok(0)` after the peer's close_notify, and `UnexpectedEof` where the stream was cut off.
+                result => {
+                    self.renew_keys(*result.as_ref().unwrap_or(&0), below);
+                    return result;
+                }
             }
             if let Some(failure) = self.failure.take() {
                 return Err(failure);
-            }
-            if self.is_at_end {
-                // `Ok(0)` after the peer's close_notify, `UnexpectedEof` where the stream was cut off.
-                return self.connection.reader().read(into);
             }
             self.receive(below, read)?;
         }
     }
 
-    /// Decrypts what was received, or else reads from the socket below and decrypts that.
-    fn receive(&mut self, below: &dyn Socket, read: Read) -> io::Result<()> {
+    /// Asks the peer for new keys of its direction once they have decrypted enough. Those of this side are renewed by rustls.
+    fn renew_keys(&mut self, count: usize, below: &dyn Socket) {
+        self.decrypted += count as u64;
+        if self.decrypted < RENEWAL {
+            return;
+        }
+        self.decrypted = 0;
+        // A connection that has failed has no keys any more. What the socket below does not take now goes before the next write.
+        drop(self.connection.refresh_traffic_keys());
+        drop(self.flush(below));
+    }
+
+    fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// Decrypts what was received, or else reads from the socket below and decrypts that. Returns 0 at the end of the socket
+    /// below.
+    fn receive(&mut self, below: &dyn Socket, read: Read) -> io::Result<usize> {
         if self.received.is_empty() {
-            self.is_at_end = self.received.fill(below, read)? == 0;
+            self.received.fill(below, read)?;
         }
         // At the end rustls reads zero bytes, and knows from that whether the stream was cut off.
-        self.connection.read_tls(&mut self.received)?;
+        let count = self.connection.read_tls(&mut self.received)?;
         self.received.release();
-        match self.connection.process_new_packets() {
-            Ok(state) => {
-                self.plaintext = state.plaintext_bytes_to_read();
-                self.is_at_end |= state.peer_has_closed();
-                Ok(())
-            }
-            Err(error) => {
-                // The alert tells the peer why; if it cannot be sent, the end of the connection does.
-                drop(self.flush(below));
-                Err(io::Error::new(ErrorKind::InvalidData, error))
-            }
+        if let Err(error) = self.connection.process_new_packets() {
+            // The alert tells the peer why; if it cannot be sent, the end of the connection does. What was decrypted before counts.
+            drop(self.flush(below));
+            self.failure = Some(io::Error::new(ErrorKind::InvalidData, error));
         }
+        Ok(count)
     }
 
     /// Sends the ciphertext that waits.
     fn flush(&mut self, below: &dyn Socket) -> io::Result<()> {
-        while self.connection.wants_write() {
-            self.connection.write_tls(&mut Below(below))?;
+        loop {
+            if below.has_unsent() {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            if !self.connection.wants_write() {
+                return Ok(());
+            }
+            match self.connection.write_tls(&mut Below(below)) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => drop(result?),
+            }
         }
-        Ok(())
     }
 }
 
@@ -229,24 +276,30 @@ impl Write for Below<'_> {
 
 impl Socket for TlsSocket {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        let state = self.state();
-        if state.plaintext > 0
-            || !state.received.is_empty()
-            || state.failure.is_some()
-            || state.is_at_end
-        {
+        let mut state = self.state();
+        if state.is_readable() {
             return Poll::Ready(());
         }
-        self.below.poll_readable(context)
+        let poll = self.below.poll_readable(context);
+        if poll.is_pending() {
+            state.reader = Some(context.waker().clone());
+        }
+        poll
     }
 
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.below.poll_writable(context));
-            match self.state().flush(&*self.below) {
+            let mut state = self.state();
+            match state.flush(&*self.below) {
+                Ok(()) => return Poll::Ready(()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The next write returns an error again.
-                Ok(()) | Err(_) => return Poll::Ready(()),
+                Err(error) => {
+                    // There may be no further write that would report it.
+                    state.failure.get_or_insert(error);
+                    state.wake_reader();
+                    return Poll::Ready(());
+                }
             }
         }
     }
@@ -256,7 +309,13 @@ impl Socket for TlsSocket {
     }
 
     fn read_unasked(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.read_by(slices, |socket, slices| socket.read_unasked(slices))
+        let result = self.read_by(slices, |socket, slices| socket.read_unasked(slices));
+        // The task may wait for the socket below, which has nothing more to report.
+        let mut state = self.state();
+        if state.is_readable() {
+            state.wake_reader();
+        }
+        result
     }
 
     fn write(&self, slices: &[IoSlice<'_>], _has_more: bool) -> io::Result<usize> {
@@ -270,7 +329,7 @@ impl Socket for TlsSocket {
     }
 
     fn has_unsent(&self) -> bool {
-        self.state().connection.wants_write()
+        self.state().has_unsent(&*self.below)
     }
 
     fn tcp_info(&self) -> io::Result<TcpInfo> {
@@ -285,21 +344,25 @@ impl Socket for TlsSocket {
         self.below.limit_pacing(rate)
     }
 
-    // The low-water mark of the socket below stays at one byte: a part of a record that is here already would not count.
+    // There is no low-water mark: of a record of which a part is here already, fewer bytes come below than are awaited above.
 
     fn interface(&self) -> Option<Interface> {
         self.below.interface()
     }
 
     fn set_abortive(&self) {
+        self.state().is_abortive = true;
         self.below.set_abortive();
     }
 }
 
 impl Drop for TlsSocket {
-    /// Tells the peer that nothing follows, as far as the socket below takes it.
+    /// Tells the peer that nothing follows, as far as the socket below takes it. An abortive close drops what waits.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.is_abortive {
+            return;
+        }
         state.connection.send_close_notify();
         drop(state.flush(&*self.below));
     }

@@ -23,6 +23,7 @@ use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use iscsi_tls::Rustls;
 
+use tunnel::holding::Holding;
 use tunnel::{Authority, Habits, Tunnel};
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
@@ -99,6 +100,43 @@ async fn bytes_arrive_and_nothing_is_readable_on_the_wire() {
     assert!(wire.len() > 1_000_000);
     assert!(!wire.windows(TARGET.len()).any(|part| part == TARGET.as_bytes()));
     rig.assert_clean();
+}
+
+/// A handshake that is longer than what rustls takes at a time.
+#[tokio::test]
+async fn a_long_certificate_is_read_to_its_end() {
+    let rig = Rig::start(Habits { has_many_names: true, ..Habits::default() }).await;
+    let disk = rig.open(&rig.ca()).await.unwrap();
+    write_and_read(&rig, &disk).await;
+    soon(disk.logout()).await.unwrap();
+    rig.assert_clean();
+}
+
+/// A network below that keeps bytes, too.
+#[tokio::test]
+async fn a_layer_below_is_polled_until_it_has_sent_everything() {
+    let rig = Rig::start(Habits::default()).await;
+    let options = Options::default().with_network(Arc::new(Holding));
+    let disk = open(&rig.url(&rig.ca()), options).await.unwrap();
+    write_and_read(&rig, &disk).await;
+    soon(disk.logout()).await.unwrap();
+    rig.assert_clean();
+}
+
+/// What was asked over TLS is opened over TLS.
+#[tokio::test]
+async fn discovery_leads_to_tls_only() {
+    let rig = Rig::start(Habits::default()).await;
+    let options = Options::default().with_use_environment(false);
+    let options = options.with_tls(Arc::new(Rustls::default()));
+    let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap();
+    let portal = format!("iscsis://{}?{}", rig.tunnel.address, rig.ca());
+    let found = soon(initiator.discover(&*portal)).await.unwrap();
+    let urls = found[0].urls();
+    assert!(urls.iter().all(|url| url.tls.is_some() && url.to_string().starts_with("iscsis://")));
+    let disk = rig.open(&rig.ca()).await.unwrap();
+    assert!(disk.sessions()[0].target_url().starts_with("iscsis://"));
+    soon(disk.logout()).await.unwrap();
 }
 
 /// Keys that the server renews each 64 KiB, and asks to be renewed.

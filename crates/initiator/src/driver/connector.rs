@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
+use iscsi_pdu::keys::printable;
 use iscsi_tuner::{SegmentLimit, Tuning};
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
@@ -122,6 +123,8 @@ impl Connector {
             let share = deadline.saturating_duration_since(Instant::now()) / left;
             match self.connect_to(&portal, *address, Instant::now() + share).await {
                 Ok(connected) => return Ok(connected),
+                // That a peer is not trusted does not pass, whatever the other addresses are.
+                Err(_) if matches!(last, Some(LinkCause::NotTrusted { .. })) => {}
                 Err(error) => last = Some(error),
             }
         }
@@ -210,7 +213,8 @@ fn link_cause(error: io::Error, address: SocketAddr) -> LinkCause {
 
 /// Returns why an open connection was not encrypted.
 fn tls_cause(error: io::Error, address: SocketAddr) -> LinkCause {
-    let (kind, reason) = (error.kind(), error.to_string());
+    // A peer chooses the names in its certificate.
+    let (kind, reason) = (error.kind(), printable(&error.to_string()));
     if matches!(kind, io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) {
         LinkCause::NotTrusted { address, reason }
     } else if kind == io::ErrorKind::InvalidInput {

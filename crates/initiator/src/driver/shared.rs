@@ -27,7 +27,7 @@ use crate::state::session_key::SessionKey;
 use crate::state::unit_registry::UnitRegistry;
 use crate::state::unit_state::UnitState;
 use crate::traffic_class::TrafficClass;
-use crate::url::Url;
+use crate::url::{TlsOptions, Url};
 
 /// Phase of a session.
 #[derive(Clone, Debug)]
@@ -101,6 +101,8 @@ pub(crate) struct Named {
     pub(crate) lun: Option<Lun>,
     /// Unit serial number that the unit must have; `None` for any.
     pub(crate) serial_number: Option<String>,
+    /// How the connections are encrypted; `None` for clear text.
+    pub(crate) tls: Option<TlsOptions>,
 }
 
 /// Rules for the requests of a session.
@@ -171,6 +173,7 @@ impl Shared {
                 target: url.target.clone(),
                 lun: url.lun,
                 serial_number: url.serial_number.clone(),
+                tls: url.tls.clone(),
             },
             span: span(url, key.key),
             key,

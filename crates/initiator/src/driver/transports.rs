@@ -37,6 +37,8 @@ pub(super) struct Transport {
     /// Whether `low_water` exceeds the bytes that are certain to come, so that complete responses may stay
     /// unreported.
     coalesces: bool,
+    /// Whether the socket has no low-water mark, so that each byte makes it readable.
+    lacks_low_water: bool,
     /// Whether the socket did not take all there is to send, or the turn ended before all was sent.
     pub(super) blocked: bool,
     /// Bytes of command data that the connection has moved, in both directions together.
@@ -81,6 +83,7 @@ impl Transport {
             readable: false,
             low_water: ANY,
             coalesces: false,
+            lacks_low_water: false,
             blocked: false,
             bytes: 0,
         }
@@ -147,13 +150,19 @@ impl Transport {
     /// driver also polls sockets that [may hold them](Self::is_coalescing).
     pub(super) fn await_bytes(&mut self, rest: usize, answers: u64) {
         let State::Up(socket, _, excerpt) = &self.state else { return };
+        if self.lacks_low_water {
+            return;
+        }
         let rest = if rest >= LONG_REST { rest } else { ANY };
         let answers = usize::try_from(answers).unwrap_or(usize::MAX);
         let low_water = rest.min(LONGEST_REST).max(answers).min(excerpt.receive_low_water);
         if low_water != self.low_water {
             match socket.set_receive_low_water(low_water) {
                 Ok(()) => self.low_water = low_water,
-                Err(error) => self.span.in_scope(|| debug!(%error, "SO_RCVLOWAT is not to be had")),
+                Err(error) => {
+                    self.lacks_low_water = true;
+                    self.span.in_scope(|| debug!(%error, "the socket has no low-water mark"));
+                }
             }
         }
         self.coalesces = self.low_water > rest;

@@ -33,7 +33,7 @@ pub(super) fn discover(
 ) -> BoxFuture<'_, Result<Vec<DiscoveredTarget>, Error>> {
     boxed(async move {
         let found = patiently(node, &url, || node.discover(url.clone(), None)).await?;
-        Ok(DiscoveredTarget::all(found.targets, &url.portal))
+        Ok(DiscoveredTarget::all(found.targets, &url.portal, url.tls.as_ref()))
     })
 }
 

@@ -3,7 +3,7 @@
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, TargetAddress};
 
-use crate::url::Url;
+use crate::url::{TlsOptions, Url};
 
 /// A target that a portal has reported (SendTargets, RFC 7143 Appendix C).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -16,6 +16,8 @@ pub struct DiscoveredTarget {
     pub addresses: Vec<TargetAddress>,
     /// The portal to which SendTargets was sent.
     pub asked: TargetAddress,
+    /// How the connection was encrypted over which SendTargets was sent; the URLs of the target are encrypted in the same way.
+    pub tls: Option<TlsOptions>,
 }
 
 impl DiscoveredTarget {
@@ -23,10 +25,11 @@ impl DiscoveredTarget {
     pub(crate) fn all(
         targets: Vec<iscsi_session::DiscoveredTarget>,
         asked: &TargetAddress,
+        tls: Option<&TlsOptions>,
     ) -> Vec<Self> {
         let of_portal = |target| {
             let iscsi_session::DiscoveredTarget { name, addresses } = target;
-            Self { name, addresses, asked: asked.clone() }
+            Self { name, addresses, asked: asked.clone(), tls: tls.cloned() }
         };
         targets.into_iter().map(of_portal).collect()
     }
@@ -62,7 +65,7 @@ impl DiscoveredTarget {
     }
 
     fn at(&self, portal: &TargetAddress, lun: Option<Lun>) -> Url {
-        Url::of(portal.clone(), self.name.clone(), lun)
+        Url { tls: self.tls.clone(), ..Url::of(portal.clone(), self.name.clone(), lun) }
     }
 }
 
@@ -74,7 +77,7 @@ mod tests {
 
     fn targets(answer: &str) -> Vec<DiscoveredTarget> {
         let asked = TargetAddress::parse("192.0.2.9:3261,7").unwrap();
-        DiscoveredTarget::all(decode_send_targets(answer.as_bytes()).unwrap(), &asked)
+        DiscoveredTarget::all(decode_send_targets(answer.as_bytes()).unwrap(), &asked, None)
     }
 
     fn urls(target: &DiscoveredTarget) -> Vec<String> {
@@ -93,6 +96,23 @@ mod tests {
         assert_eq!(urls(&found[1]), ["iscsi://192.0.2.9:3261/iqn.2026-01.a:c"]);
         let unit = found[0].url(Lun::new(7).unwrap());
         assert_eq!(unit.to_string(), "iscsi://10.0.0.5:3260/iqn.2026-01.a:b/7");
+    }
+
+    /// What was asked over TLS leads to URLs with TLS.
+    #[test]
+    fn the_urls_are_encrypted_as_the_question_was() {
+        let tls = TlsOptions { name: Some("san.example".to_owned()), ..TlsOptions::default() };
+        let answer = "TargetName=iqn.2026-01.a:b\0TargetAddress=10.0.0.5:3261,1\0TargetName=iqn.2026-01.a:c\0";
+        let asked = TargetAddress::parse("192.0.2.9:3261").unwrap();
+        let list = decode_send_targets(answer.as_bytes()).unwrap();
+        let found = DiscoveredTarget::all(list, &asked, Some(&tls));
+        for target in &found {
+            let unit = target.url(Lun::ZERO);
+            for url in target.urls().iter().chain([&unit]) {
+                assert_eq!(url.tls.as_ref(), Some(&tls));
+                assert!(url.to_string().starts_with("iscsis://"), "{url}");
+            }
+        }
     }
 
     /// The portal chooses names and hosts. In the URL of a target they must stay what they are: none may become

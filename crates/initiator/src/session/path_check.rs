@@ -61,6 +61,7 @@ impl Node {
     fn try_path(self, mut turn: TrialTurn, mut url: Url) -> BoxFuture<'static, ()> {
         boxed(async move {
             // The trial must use the portal to which the session is connected, which its URL need not name.
+            url.keep_certificate_name();
             url.portal = portal_at(turn.address());
             match self.check_path(&url).await {
                 Ok(PathCheck::Passes(_)) => turn.has_passed(),

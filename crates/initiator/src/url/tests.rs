@@ -393,6 +393,8 @@ fn tls_is_asked_for_by_the_scheme_or_an_option() {
     ] {
         assert_eq!(parse(text).tls, expected, "{text}");
     }
+    let kept = "iscsis://...";
+    assert_eq!(Url::without_passwords("iscsis://a:b?c@host:1"), kept);
     let shown = parse("iscsi://host:3261?tls=yes").to_string();
     assert_eq!(shown, "iscsis://host:3261");
     assert!(parse(&shown).tls.is_some());
@@ -416,6 +418,8 @@ fn half_of_the_options_of_tls_is_an_error() {
         ("iscsis://host:1?tls=no", value("tls")),
         ("iscsis://host", UrlError::TlsPort),
         ("iscsis://[::1]", UrlError::TlsPort),
+        ("iscsis://2001:db8::1", UrlError::TlsPort),
+        ("iscsis://host:1?portal=2001:db8::1", UrlError::TlsPort),
         ("iscsi://host/iqn.2026-01.org.example:disk/0?tls=yes", UrlError::TlsPort),
         ("iscsis://host:1?portal=other", UrlError::TlsPort),
         ("iscsis://host:1?tls_cert=c", UrlError::TlsHalfCertificate),

@@ -32,7 +32,11 @@ pub(super) fn decode(text: &str, part: &'static str) -> Result<String, UrlError>
 pub(super) fn names_port(text: &str) -> bool {
     let Ok(text) = decode(text, "portal") else { return false };
     let address = text.split(',').next().unwrap_or_default();
-    address.rsplit(']').next().unwrap_or_default().contains(':')
+    match address.rsplit_once(']') {
+        Some((_, port)) => port.starts_with(':'),
+        // More colons are those of an IPv6 address.
+        None => address.bytes().filter(|byte| *byte == b':').count() == 1,
+    }
 }
 
 /// Parses a portal: `HOST[:PORT]`, with escapes. A portal group tag is ignored, because two spellings of one

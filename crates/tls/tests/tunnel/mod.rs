@@ -1,5 +1,7 @@
 //! A TLS server before a target, and the authority of its certificates.
 
+pub(crate) mod holding;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,6 +28,8 @@ use tokio_rustls::server::TlsStream;
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Habits {
     pub(crate) is_expired: bool,
+    /// Has a certificate of so many names that its part of the handshake is long.
+    pub(crate) has_many_names: bool,
     pub(crate) asks_for_certificate: bool,
     /// Renews the keys with each read.
     pub(crate) renews_keys: bool,
@@ -51,8 +55,12 @@ impl Authority {
         put("ca.pem", ca.self_signed(&key).unwrap().pem());
         let issuer = Issuer::new(ca, key);
         let server = KeyPair::generate().unwrap();
-        for (name, is_expired) in [("server.pem", false), ("expired.pem", true)] {
+        for (name, more, is_expired) in
+            [("server.pem", 0, false), ("expired.pem", 0, true), ("many-names.pem", 600, false)]
+        {
             let names = ["127.0.0.1".to_owned(), "san.example".to_owned()];
+            let more = (0..more).map(|number| format!("host-{number}.san.example"));
+            let names = names.into_iter().chain(more).collect::<Vec<_>>();
             let mut params = CertificateParams::new(names).unwrap();
             if is_expired {
                 params.not_after = date_time_ymd(2020, 1, 1);
@@ -159,7 +167,11 @@ fn config(authority: &Authority, habits: Habits) -> ServerConfig {
     } else {
         builder.with_no_client_auth()
     };
-    let chain = authority.chain(if habits.is_expired { "expired.pem" } else { "server.pem" });
+    let chain = authority.chain(match habits {
+        Habits { is_expired: true, .. } => "expired.pem",
+        Habits { has_many_names: true, .. } => "many-names.pem",
+        _ => "server.pem",
+    });
     let key = PrivateKeyDer::from_pem_file(authority.file("server.key")).unwrap();
     builder.with_single_cert(chain, key).unwrap()
 }
