@@ -159,7 +159,7 @@ mod tests {
         let modules = modules(&[
             ("src/lib.rs", "mod disk; mod driver; mod url; pub use disk::Disk;"),
             ("src/disk.rs", "use crate::driver::Driver; pub struct Disk(Driver);"),
-            ("src/driver/mod.rs", "pub struct Driver; mod io;"),
+            ("src/driver/mod.rs", "pub struct Driver; mod links;"),
             ("src/driver/links.rs", "fn f(_: crate::Disk) {}"),
             ("src/url.rs", ""),
         ]);
