@@ -8,6 +8,7 @@
 mod alarm;
 pub(crate) mod answers;
 mod bytes;
+pub(crate) mod clear_text;
 pub(crate) mod connection_count;
 pub(crate) mod connector;
 mod event_loop;
@@ -259,7 +260,8 @@ impl Driver {
         if let Some(note) = &note {
             tracing::warn!("{note}");
         }
-        // An address cannot be changed by a name service. With TLS the name is what the certificate proves.
+        // Later connections go to the address, which no name service can change. With TLS they need the name, which the
+        // certificate proves.
         let moved = if self.shared.named.tls.is_some() {
             self.peer.portal().clone()
         } else {

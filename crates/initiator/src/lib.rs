@@ -46,6 +46,7 @@
 //! | set limits, time limits, credentials and sessions | [`Options`], or options of the [URL](url) |
 //! | decide what to do about an error | [`Error::kind`], [`Error::is_transient`], [`Error::may_have_executed`] |
 //! | limit the rate of disks | [`Shaper`] |
+//! | encrypt connections | [`Options::with_tls`], [`TlsOptions`] |
 //! | connect through a tunnel, or over another network than TCP | [`transport`] |
 //! | watch a disk | [`Disk::events`], [`Disk::status`], [`Disk::paths`], [`Disk::stats`] |
 //! | find out what limits the throughput | [`Session::plan`], [`Session::reading`] |

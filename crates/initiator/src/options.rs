@@ -59,7 +59,7 @@ pub struct Options {
     pub(crate) advanced: Advanced,
 }
 
-/// What a peer must prove, and where it may send the initiator.
+/// How peers are authenticated, how connections are encrypted, and which redirections are followed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
     /// Credentials for URLs that have none.
@@ -294,8 +294,8 @@ impl Options {
         self
     }
 
-    /// Sets what encrypts the connections of URLs that ask for TLS (`iscsis://`); the crate `iscsi-tls` has one. Without
-    /// it such a URL is an error.
+    /// Sets the implementation of TLS for URLs that ask for it (`iscsis://`), such as that of the crate `iscsi-tls`. Without it
+    /// such a URL is an error.
     #[doc(alias("encryption", "certificate"))]
     #[must_use]
     pub fn with_tls(mut self, tls: Arc<dyn Tls>) -> Self {
@@ -303,8 +303,8 @@ impl Options {
         self
     }
 
-    /// Sets the network that connections are opened over, in place of the TCP of this host. The socket options of
-    /// [`Advanced::with_sockets`] are those of TCP, and do not apply to it, except the time limit to connect.
+    /// Sets the network over which connections are opened, in place of the TCP of the kernel. Of
+    /// [`Advanced::with_sockets`], only the time limit to connect applies to it.
     #[doc(alias("transport", "tunnel", "proxy", "vsock"))]
     #[must_use]
     pub fn with_network(mut self, network: Arc<dyn Network>) -> Self {

@@ -19,8 +19,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
+use crate::driver::clear_text::ClearText;
 use crate::driver::connection_count::Connections;
-use crate::driver::connector::{ClearText, Connector, Encryption, Reach, Segments};
+use crate::driver::connector::{Connector, Encryption, Reach, Segments};
 use crate::driver::handle::DriverHandle;
 use crate::driver::measure::reading::Reading;
 use crate::driver::peer::Peer;
@@ -89,18 +90,18 @@ pub(crate) struct Common {
     pub(crate) unit_registry: Arc<UnitRegistry>,
     /// Limits of the segment length, by address.
     pub(crate) segment_limits: Arc<SegmentLimits>,
-    /// Whether a public address was reached in clear; `None` over the network of others.
+    /// Whether a public address was reached in clear text; `None` over another network than TCP.
     pub(crate) clear_text: Option<Arc<ClearText>>,
 }
 
 impl Common {
     /// Returns how to open the connections of a URL, with these limits of the segment length.
     pub(crate) fn connector(&self, url: &Url, segments: Segments) -> Connector {
-        let tls = self.options.trust.tls.clone();
         Connector {
-            encryption: match url.tls.clone() {
-                Some(options) => Encryption::Tls { tls, options },
-                None => Encryption::Clear(self.clear_text.clone()),
+            encryption: match (&url.tls, &self.options.trust.tls) {
+                (None, _) => Encryption::Clear(self.clear_text.clone()),
+                (Some(options), Some(tls)) => Encryption::Tls(Arc::clone(tls), options.clone()),
+                (Some(_), None) => Encryption::Missing,
             },
             segments,
             limit: self.options.advanced.sockets.connect_limit(),

@@ -1,30 +1,31 @@
-//! Defines what a session needs of a network: connections, their bytes, and what is reported about them.
+//! Defines what a session needs of a network: connections, their bytes, and what is known about them.
 //!
-//! An initiator uses the TCP of the kernel, unless [`Options::with_network`](crate::Options::with_network) names another
-//! [`Network`]: a tunnel in this process (SSH, WireGuard), a local socket that another program forwards, vsock, or a simulated
-//! network in virtual time. Everything above runs unchanged, and so does the tuner: it acts on the TCP below a transport, if the
-//! transport passes on [`tcp_info`](Socket::tcp_info), [`apply`](Socket::apply) and
-//! [`limit_pacing`](Socket::limit_pacing). A transport without a TCP of its own returns an error from `tcp_info`, and its
-//! sessions run without measurements.
+//! An initiator uses the TCP of the kernel. With [`Options::with_network`](crate::Options::with_network) it uses another [`Network`]: a
+//! tunnel in this process (SSH, WireGuard), a Unix socket that another program forwards, vsock, or a simulated network in virtual
+//! time.
 //!
-//! | a transport | implements |
+//! | to bring | implement |
 //! |---|---|
-//! | other sockets than TCP | [`Network`] and [`Socket`], as the example `unix_socket` |
-//! | encryption over any network | [`Tls`], whose [`Socket`] has the socket below in itself |
+//! | connections other than TCP | [`Network`] and [`Socket`], as the example `unix_socket` does |
+//! | encryption of any connection | [`Tls`], with a [`Socket`] that contains the socket below |
+//!
+//! The tuner measures and sets the TCP below a transport if its [`Socket`] forwards [`tcp_info`](Socket::tcp_info),
+//! [`apply`](Socket::apply) and [`limit_pacing`](Socket::limit_pacing). If `tcp_info` returns an error, the session runs without
+//! measurements.
 //!
 //! # How a socket is used
 //!
-//! - One thread at a time calls the methods of a socket, but not always the same one. None may block.
-//! - [`read`](Socket::read) is called until it returns `WouldBlock`, or fewer bytes than the slices have; then
-//!   [`poll_readable`](Socket::poll_readable) is polled. It returns `Ready` as long as there is something, also what an earlier
-//!   read has left in the transport, such as the decrypted rest of a record.
-//! - [`read_unasked`](Socket::read_unasked) may be called on another thread while the task waits in `poll_readable`. A transport that
-//!   keeps bytes or the end after that call must wake the task.
-//! - [`write`](Socket::write) is called until everything is taken, or it returns `WouldBlock`; then
-//!   [`poll_writable`](Socket::poll_writable) is polled before the next write.
-//! - A write that was taken may still wait in the transport. While [`has_unsent`](Socket::has_unsent) says so, `poll_writable` is
-//!   polled, which sends it, and nothing further is written. A layer must keep that as well towards the socket below it.
-//! - An error of `write` means that nothing of its slices was taken, or that the connection is lost.
+//! - The methods are called by one thread at a time, not always the same. No method may block.
+//! - [`read`](Socket::read) is called until it returns `WouldBlock`, or fewer bytes than the slices have. Then
+//!   [`poll_readable`](Socket::poll_readable) is polled. It must return `Ready` while there is something to read, including bytes that
+//!   the socket itself holds, such as the rest of a decrypted record.
+//! - [`read_unasked`](Socket::read_unasked) may be called while the task waits in `poll_readable`. If the socket then holds bytes, the
+//!   end or an error, it must wake the task.
+//! - [`write`](Socket::write) is called until all bytes are taken, or it returns `WouldBlock`. Then
+//!   [`poll_writable`](Socket::poll_writable) is polled before the next write. If `write` returns another error, the connection is
+//!   lost.
+//! - A socket may hold bytes that a write has taken. While [`has_unsent`](Socket::has_unsent) returns true, `poll_writable` is polled,
+//!   which must send them, and `write` is not called. A socket must use the socket below it in the same way.
 //!
 //! Design: `docs/design/layers.md`.
 
@@ -38,33 +39,32 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use iscsi_pdu::TargetAddress;
+pub use iscsi_tuner::{Granted, Interface, Limits, Plan, Rate, TcpInfo};
 
 use crate::url::TlsOptions;
-pub use iscsi_tuner::{Granted, Interface, Limits, Plan, Rate, TcpInfo};
 
 /// The future of a network operation's result.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
 /// A source of connections: [`Options::with_network`](crate::Options::with_network).
 pub trait Network: fmt::Debug + Send + Sync {
-    /// Returns the addresses of a portal, in the order in which they are tried. A network that needs none makes one up. It stands
-    /// in errors and in the list of sessions, and [`Redirects`](crate::Redirects) compares it: different hosts must have
-    /// different addresses, or else [`Redirects::Never`](crate::Redirects::Never) must be set.
+    /// Returns the addresses of a portal, in the order in which to try them. A network without addresses returns a made-up one,
+    /// which errors and statistics show. [`Redirects`](crate::Redirects) compares addresses: if two hosts have the same, set
+    /// [`Redirects::Never`](crate::Redirects::Never).
     ///
     /// # Errors
-    /// If the name has no address, or the name service does not answer. The portal counts as unknown, unless the text of
-    /// the error is that of EAI_AGAIN of getaddrinfo(3): then it is tried again.
+    /// If the name has no address, or the name service does not answer. Only if the text of the error is that of EAI_AGAIN of
+    /// getaddrinfo(3), the error is transient.
     fn resolve<'a>(&'a self, portal: &'a TargetAddress) -> Pending<'a, Vec<SocketAddr>>;
 
     /// Opens a connection to one of the addresses of a portal. The future is dropped when the time limit is over
     /// ([`SocketOptions::with_connect_timeout`](crate::SocketOptions::with_connect_timeout)).
     ///
-    /// Sets the values of the plan that take effect only before connecting, such as the receive buffer. If the measured
-    /// round-trip time asks for other ones, the connection is dropped and opened once more.
+    /// Sets the values of the plan that take effect only before connecting, such as the receive buffer. If the plan for the
+    /// measured round-trip time has another value, the connection is dropped and opened again.
     ///
     /// # Errors
-    /// If there is no connection. `ConnectionRefused` and `TimedOut` have errors of their own. After any error the next address is
-    /// tried.
+    /// If the connection cannot be opened. The next address is tried then.
     fn connect<'a>(
         &'a self,
         portal: &'a TargetAddress,
@@ -75,8 +75,7 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// Returns the limits of this host, which bound the plan of each connection.
     fn limits(&self) -> Limits;
 
-    /// Fills a buffer with random bytes of the system, for ISIDs and CHAP challenges. They must not be predictable, except
-    /// in a simulation.
+    /// Fills a buffer with random bytes, for ISIDs and CHAP challenges. Except in a simulation, they must not be predictable.
     ///
     /// # Errors
     /// If the system returns no random bytes.
@@ -94,19 +93,18 @@ pub trait Network: fmt::Debug + Send + Sync {
 
 /// Encrypts connections: [`Options::with_tls`](crate::Options::with_tls).
 ///
-/// An implementation must speak TLS 1.3, check the peer as [`TlsOptions`] says, and never go on in clear text. It must not
-/// send early data (0-RTT), since an attacker who repeats them repeats a login.
+/// An implementation must speak TLS 1.3, check the peer by the [`TlsOptions`], and never continue in clear text. It must not send
+/// early data (0-RTT), because an attacker who repeats them repeats a login.
 pub trait Tls: fmt::Debug + Send + Sync {
-    /// Encrypts a connection that is set up, before its first byte. Returns after the handshake, so that nothing is sent to a peer
-    /// that is not known. The time limit to connect covers it; then the future is dropped.
+    /// Encrypts an open connection over which no byte has been sent. Returns after the handshake, when the peer is known. The
+    /// future is dropped when the time limit to connect is over.
     ///
-    /// The socket below keeps its plan, its limits and its counters: the returned one passes them on.
+    /// The returned socket must forward `tcp_info`, `apply` and `limit_pacing` to the socket below.
     ///
     /// # Errors
-    /// `InvalidData` or `PermissionDenied` if the peer does not prove what it must, or does not speak TLS: a disk or session is not
-    /// opened then, and a lost session goes on to reconnect.
-    /// `InvalidInput` if the options cannot be used, such as a file without a certificate. Any other error is one of the
-    /// connection.
+    /// - `InvalidData` or `PermissionDenied` if the peer is not trusted, or does not speak TLS. Such an error is not transient.
+    /// - `InvalidInput` if the options cannot be used, for example a file without a certificate.
+    /// - Any other kind if the connection fails.
     fn secure<'a>(
         &'a self,
         socket: Box<dyn Socket>,
@@ -122,8 +120,8 @@ pub trait Socket: Send + Sync {
     /// there is.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
 
-    /// Returns `Ready` while the socket takes bytes, or has an error to report. Otherwise the task is woken when it does.
-    /// First sends what still waits in the transport ([`has_unsent`](Self::has_unsent)).
+    /// Sends the bytes that the socket holds ([`has_unsent`](Self::has_unsent)). Returns `Ready` while the socket takes further bytes,
+    /// or has an error to report. Otherwise the task is woken when it does.
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()>;
 
     /// Reads the available bytes into the slices, in order; returns 0 at the end.
@@ -143,8 +141,8 @@ pub trait Socket: Send + Sync {
     /// `WouldBlock` when the socket takes nothing.
     fn write(&self, slices: &[IoSlice<'_>], has_more: bool) -> io::Result<usize>;
 
-    /// Returns whether bytes that [`write`](Self::write) has taken still wait in the transport, as encrypted records do
-    /// that the socket below has not taken yet.
+    /// Returns whether the socket holds bytes that [`write`](Self::write) has taken, for example encrypted records that the socket below
+    /// has not taken yet.
     fn has_unsent(&self) -> bool {
         false
     }
@@ -152,7 +150,7 @@ pub trait Socket: Send + Sync {
     /// Returns what the kernel reports about the connection (`TCP_INFO`).
     ///
     /// # Errors
-    /// If nothing is known of it. The session then runs without measurements.
+    /// If nothing is known about it. The session then runs without measurements.
     fn tcp_info(&self) -> io::Result<TcpInfo>;
 
     /// Sets a plan on the socket, and returns the values that the kernel granted.

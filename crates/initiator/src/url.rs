@@ -39,10 +39,10 @@
 //! | `portal` | one more portal of the same unit, `HOST[:PORT]`; may be given several times |
 //! | `portals` | `auto`: use every portal that the target reports for itself |
 //! | `tls` | `yes`: encrypt each connection by TLS 1.3, also those of further portals and redirections; see [`TlsOptions`] |
-//! | `tls_ca` | file with the certificates of the authorities that may sign that of the peer (PEM); otherwise those that the system trusts |
-//! | `tls_name` | the name that the certificate must have, in place of `HOST` |
-//! | `tls_pin` | `sha256:` and 64 hexadecimal digits: the digest of the peer's public key, in place of authorities and name; may be given several times |
-//! | `tls_cert`, `tls_key` | files with the certificate and the private key of this initiator (PEM), if the peer asks for them |
+//! | `tls_ca` | file with the certificates of the trusted authorities (PEM); without it, those that the system trusts |
+//! | `tls_name` | the name that the certificate of the peer must have, in place of `HOST` |
+//! | `tls_pin` | `sha256:` and 64 hexadecimal digits: the digest of the peer's public key, which is checked in place of authority and name; may be given several times |
+//! | `tls_cert`, `tls_key` | files with the certificate and the private key of this initiator (PEM), for a peer that requires a certificate |
 //!
 //! An unknown option is an error, because a mistyped option must not leave a session without the digest or
 //! the authentication that the user wanted.
@@ -126,7 +126,8 @@ impl Url {
         }
     }
 
-    /// Keeps the host of the portal as the name that the certificate must have, before the portal becomes an address.
+    /// Sets the host of the portal as the name that the certificate must have, unless the URL sets one. To be called before
+    /// the portal is replaced by an address.
     pub(crate) fn keep_certificate_name(&mut self) {
         if let Some(tls) = &mut self.tls
             && tls.pins.is_empty()
@@ -162,8 +163,9 @@ impl Url {
         let (portal, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (target, lun) = parse_path(path)?;
         let (user, password) = credentials.map_or(Ok((None, None)), parse_credentials)?;
-        let options = UrlOptions::parse(options)?;
-        let tls = options.tls.finish(is_secure)?;
+        let mut options = UrlOptions::parse(options)?;
+        let is_asked = is_secure || options.is_tls.is_some();
+        let tls = std::mem::take(&mut options.tls).check(is_asked)?;
         if tls.is_some() && (options.lacks_port || !names_port(portal)) {
             return Err(UrlError::TlsPort);
         }

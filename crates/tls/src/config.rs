@@ -1,4 +1,4 @@
-//! Makes the configuration of rustls from the options of a URL, and opens connections with it.
+//! Makes the configuration of rustls from the options of a URL, and encrypts connections with it.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,14 +18,14 @@ use crate::socket::TlsSocket;
 
 /// TLS 1.3 by rustls: [`Options::with_tls`](iscsi_initiator::Options::with_tls).
 ///
-/// Sessions with the same options share tickets, so that all but the first resume. The files of the options are read again once
-/// they have changed, for example when a certificate was renewed.
+/// Sessions with the same options share tickets, so that later sessions can resume earlier ones. When a file of the options has changed,
+/// for example because a certificate was renewed, the next connection reads it again.
 #[derive(Debug, Default)]
 pub struct Rustls {
     configs: Mutex<HashMap<TlsOptions, Known>>,
 }
 
-/// A configuration, and when its files had changed.
+/// A configuration, with the modification times of the files that it was made from.
 #[derive(Debug)]
 struct Known {
     config: Arc<ClientConfig>,
@@ -49,9 +49,8 @@ impl Tls for Rustls {
 }
 
 impl Rustls {
-    /// Returns the configuration for these options, a new one if a file has changed.
+    /// Returns the configuration for these options. Makes a new one if there is none, or if a file has changed.
     async fn config(&self, options: &TlsOptions) -> io::Result<Arc<ClientConfig>> {
-        // Files are read on a thread that may block.
         let asked = options.clone();
         let changes = blocking(move || Ok(changes(&asked))).await?;
         let known = |configs: &HashMap<TlsOptions, Known>| {
@@ -64,7 +63,7 @@ impl Rustls {
         let asked = options.clone();
         let config = blocking(move || make(&asked)).await?;
         let mut configs = self.configs();
-        // Another session may have read the files meanwhile: its tickets are worth more.
+        // Another session may have made the configuration meanwhile, and may have tickets already.
         if let Some(config) = known(&configs) {
             return Ok(config);
         }
@@ -78,13 +77,14 @@ impl Rustls {
     }
 }
 
+/// Runs work that reads files on a thread that may block.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-/// Returns when each file of the options was changed; `None` for one that cannot be asked.
+/// Returns the modification time of each file of the options; `None` if it is not available.
 fn changes(options: &TlsOptions) -> Vec<Option<SystemTime>> {
     let files = [&options.ca, &options.certificate, &options.key].into_iter().flatten();
     files.map(|file| file.metadata().and_then(|file| file.modified()).ok()).collect()
@@ -92,13 +92,13 @@ fn changes(options: &TlsOptions) -> Vec<Option<SystemTime>> {
 
 /// Returns the name that the peer must prove.
 fn server_name(host: &str) -> io::Result<ServerName<'static>> {
-    // The zone of a link-local address (RFC 4007 §11) is of this host alone.
+    // The zone of a link-local address (RFC 4007 §11) has a meaning on this host only.
     let host = host.split('%').next().unwrap_or_default();
     ServerName::try_from(host.to_owned())
         .map_err(|_| unusable(format!("{host:?} is no name that a certificate can have")))
 }
 
-fn make(options: &TlsOptions) -> io::Result<Arc<ClientConfig>> {
+pub(crate) fn make(options: &TlsOptions) -> io::Result<Arc<ClientConfig>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -129,7 +129,7 @@ fn with_own_certificate(
     builder.with_client_auth_cert(chain, key).map_err(unusable)
 }
 
-/// Returns the authorities of a file, or else those that the system trusts.
+/// Returns the certificates of the authorities: those of a file, or else those that the system trusts.
 fn roots(file: Option<&Path>) -> io::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = file {
@@ -139,7 +139,7 @@ fn roots(file: Option<&Path>) -> io::Result<RootCertStore> {
         return Ok(roots);
     }
     let found = rustls_native_certs::load_native_certs();
-    // Among those of a system some may be too old for the library; the others count.
+    // The library cannot parse some old certificates of a system. The others are used.
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
         let reasons = found.errors.iter().map(|error| format!(": {error}")).collect::<String>();
@@ -161,7 +161,7 @@ fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     Ok(found)
 }
 
-/// Returns the error for options that cannot be used.
+/// Returns the error for options that cannot be used, with this reason.
 fn unusable(reason: impl ToString) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, reason.to_string())
 }

@@ -1,4 +1,4 @@
-//! Knows a peer by its public key (`tls_pin`).
+//! Checks the public key of a peer (`tls_pin`).
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -7,8 +7,8 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use sha2::{Digest, Sha256};
 
-/// Trusts the peers whose public key has one of these digests, whoever has signed their certificates, whatever name and time
-/// stand in them. That a peer has the private key is proved by its signature of the handshake.
+/// Accepts a peer if the SHA-256 digest of its public key is one of the pins. The issuer, the names and the dates of its certificate are
+/// not checked. The signature of the handshake proves that the peer has the private key.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     pins: Vec<[u8; 32]>,

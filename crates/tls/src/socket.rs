@@ -10,25 +10,25 @@ use iscsi_initiator::transport::{Granted, Interface, Plan, Rate, Socket, TcpInfo
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-/// Most ciphertext that waits for the socket below, bytes. It is little, so that a ping or an answer to the target does not wait
-/// behind more than the driver's own queue holds back.
+/// Most bytes of ciphertext that wait for the socket below. A ping, or data that the target has asked for, waits behind them.
 const UNSENT: usize = 128 << 10;
-/// Length of one read of ciphertext, bytes: several records.
+/// Most bytes of one read of ciphertext: several records.
 const READ: usize = 64 << 10;
 
-/// Bytes that keys may decrypt before the peer is asked for new ones. AES-GCM allows 2^24 records (RFC 8446 §5.5), and a record has
-/// 1 KiB on average at least.
+/// Number of bytes after which the peer is asked for new keys. AES-GCM allows 2^24 records (RFC 8446 §5.5): this stays below it if a
+/// record has 1 KiB or more on average.
 const RENEWAL: u64 = 16 << 30;
 
 thread_local! {
-    /// Memory for ciphertext. A connection has it while it is read from, or while a part is left of what was read.
+    /// Memory for ciphertext, lent to the connection that the thread reads from. A connection keeps it while it holds
+    /// ciphertext that is not decrypted.
     static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
-/// How the socket below is read.
+/// A function that reads from the socket below.
 type Read = fn(&dyn Socket, &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
-/// A connection over TLS. The socket below is in full feature phase for the tuner: plan, limits and counters are those of the link.
+/// A connection over TLS. Plan, limits and counters are those of the socket below.
 pub(crate) struct TlsSocket {
     below: Box<dyn Socket>,
     state: Mutex<State>,
@@ -36,13 +36,15 @@ pub(crate) struct TlsSocket {
 
 struct State {
     connection: ClientConnection,
-    /// Ciphertext that was read and not decrypted yet.
+    /// Ciphertext that was received and is not decrypted yet.
     received: Received,
-    /// Error after bytes that came before it.
+    /// An error that the next read returns, because bytes that came before it are returned first.
     failure: Option<io::Error>,
-    /// Bytes that were decrypted since the peer was last asked for new keys.
+    /// Number of bytes that were decrypted since the peer was last asked for new keys.
     decrypted: u64,
-    /// The task that waits for something to read.
+    /// Number of decrypted bytes after which the peer is asked for new keys.
+    renewal: u64,
+    /// Waker of the task that waits until the socket is readable.
     reader: Option<Waker>,
     is_abortive: bool,
 }
@@ -59,7 +61,7 @@ struct Received {
 struct Below<'a>(&'a dyn Socket);
 
 impl TlsSocket {
-    /// Makes the handshake over a connection that is set up.
+    /// Encrypts an open connection: returns after the handshake.
     pub(crate) async fn connect(
         below: Box<dyn Socket>,
         config: Arc<ClientConfig>,
@@ -73,6 +75,7 @@ impl TlsSocket {
             received: Received::default(),
             failure: None,
             decrypted: 0,
+            renewal: RENEWAL,
             reader: None,
             is_abortive: false,
         };
@@ -153,12 +156,12 @@ impl State {
             || !self.received.is_empty()
     }
 
-    /// Reads decrypted bytes, at least one; 0 at the end.
+    /// Reads at least one decrypted byte; returns 0 at the end.
     fn read(&mut self, below: &dyn Socket, into: &mut [u8], read: Read) -> io::Result<usize> {
         loop {
             match self.connection.reader().read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The end is `Ok(0)` after the peer's close_notify, and `UnexpectedEof` where the stream was cut off.
+                // At the end, rustls returns `Ok(0)` if the peer has sent close_notify, and otherwise `UnexpectedEof`.
                 result => {
                     self.renew_keys(*result.as_ref().unwrap_or(&0), below);
                     return result;
@@ -171,14 +174,15 @@ impl State {
         }
     }
 
-    /// Asks the peer for new keys of its direction once they have decrypted enough. Those of this side are renewed by rustls.
+    /// Counts decrypted bytes, and asks the peer for new keys when there are enough. rustls renews the keys for sending by itself.
     fn renew_keys(&mut self, count: usize, below: &dyn Socket) {
         self.decrypted += count as u64;
-        if self.decrypted < RENEWAL {
+        if self.decrypted < self.renewal {
             return;
         }
         self.decrypted = 0;
-        // A connection that has failed has no keys any more. What the socket below does not take now goes before the next write.
+        // If the connection has failed, the next read reports that. If the socket below takes nothing now, the next write sends the
+        // request first.
         drop(self.connection.refresh_traffic_keys());
         drop(self.flush(below));
     }
@@ -189,24 +193,26 @@ impl State {
         }
     }
 
-    /// Decrypts what was received, or else reads from the socket below and decrypts that. Returns 0 at the end of the socket
-    /// below.
+    /// Decrypts received ciphertext. If there is none, reads from the socket below first. Returns 0 at the end of the stream below.
     fn receive(&mut self, below: &dyn Socket, read: Read) -> io::Result<usize> {
         if self.received.is_empty() {
             self.received.fill(below, read)?;
         }
-        // At the end rustls reads zero bytes, and knows from that whether the stream was cut off.
+        // A read of 0 bytes tells rustls that the stream has ended.
         let count = self.connection.read_tls(&mut self.received)?;
         self.received.release();
         if let Err(error) = self.connection.process_new_packets() {
-            // The alert tells the peer why; if it cannot be sent, the end of the connection does. What was decrypted before counts.
+            // Sends the alert with the reason, if the socket below takes it. Bytes that were decrypted before are returned first.
             drop(self.flush(below));
             self.failure = Some(io::Error::new(ErrorKind::InvalidData, error));
         }
         Ok(count)
     }
 
-    /// Sends the ciphertext that waits.
+    /// Sends the waiting ciphertext.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the socket below does not take all of it.
     fn flush(&mut self, below: &dyn Socket) -> io::Result<()> {
         loop {
             if below.has_unsent() {
@@ -240,7 +246,7 @@ impl Received {
         result
     }
 
-    /// Gives the memory back once it is empty.
+    /// Returns the memory to the thread if no ciphertext is left in it.
     fn release(&mut self) {
         if self.is_empty()
             && let Some(buffer) = self.buffer.take()
@@ -295,7 +301,7 @@ impl Socket for TlsSocket {
                 Ok(()) => return Poll::Ready(()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => {
-                    // There may be no further write that would report it.
+                    // A read reports the error, since no further write may follow.
                     state.failure.get_or_insert(error);
                     state.wake_reader();
                     return Poll::Ready(());
@@ -310,7 +316,7 @@ impl Socket for TlsSocket {
 
     fn read_unasked(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let result = self.read_by(slices, |socket, slices| socket.read_unasked(slices));
-        // The task may wait for the socket below, which has nothing more to report.
+        // The task may be waiting for the socket below, which does not report bytes that are in this socket already.
         let mut state = self.state();
         if state.is_readable() {
             state.wake_reader();
@@ -344,7 +350,8 @@ impl Socket for TlsSocket {
         self.below.limit_pacing(rate)
     }
 
-    // There is no low-water mark: of a record of which a part is here already, fewer bytes come below than are awaited above.
+    // No low-water mark is set on the socket below: if part of a record has been read already, fewer bytes arrive there than the
+    // caller waits for.
 
     fn interface(&self) -> Option<Interface> {
         self.below.interface()
@@ -357,7 +364,7 @@ impl Socket for TlsSocket {
 }
 
 impl Drop for TlsSocket {
-    /// Tells the peer that nothing follows, as far as the socket below takes it. An abortive close drops what waits.
+    /// Sends close_notify, if the socket below takes it. An abortive close sends nothing.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if state.is_abortive {
@@ -367,3 +374,6 @@ impl Drop for TlsSocket {
         drop(state.flush(&*self.below));
     }
 }
+
+#[cfg(test)]
+mod tests;

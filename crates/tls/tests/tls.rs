@@ -1,4 +1,4 @@
-//! Disks over TLS: a test target behind a TLS server, as behind stunnel.
+//! Tests of disks over TLS. The test target is behind a TLS server, as behind stunnel.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,6 +8,8 @@
     reason = "a test may panic"
 )]
 
+#[path = "../../initiator/tests/suite/support/layer.rs"]
+mod layer;
 mod tunnel;
 
 use std::sync::Arc;
@@ -17,18 +19,18 @@ use std::time::Duration;
 use iscsi_initiator::{
     Advanced, Disk, Error, ErrorKind, Initiator, Options, Sessions, SocketOptions,
 };
-use iscsi_testkit::config::TargetConfig;
+use iscsi_testkit::config::{Redirect, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use iscsi_tls::Rustls;
 
-use tunnel::holding::Holding;
-use tunnel::{Authority, Habits, Tunnel};
+use layer::Layered;
+use tunnel::{Authority, Behavior, Certificate, Tunnel};
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 
-/// A target, a tunnel before it, and the files of an authority.
+/// A target, a tunnel in front of it, and the authority of its certificates.
 struct Rig {
     server: Server,
     disk: RamDisk,
@@ -37,12 +39,12 @@ struct Rig {
 }
 
 impl Rig {
-    async fn start(habits: Habits) -> Self {
+    async fn start(behavior: Behavior) -> Self {
         let disk = RamDisk::new(512, 8192);
         let server =
             Server::start(Target::new(TargetConfig::new(TARGET, disk.clone()))).await.unwrap();
         let authority = Authority::new("first");
-        let tunnel = Tunnel::start(server.address(), &authority, habits).await;
+        let tunnel = Tunnel::start(server.address(), &authority, behavior).await;
         Self { server, disk, tunnel, authority }
     }
 
@@ -92,7 +94,7 @@ async fn write_and_read(rig: &Rig, disk: &Disk) {
 
 #[tokio::test]
 async fn bytes_arrive_and_nothing_is_readable_on_the_wire() {
-    let rig = Rig::start(Habits::default()).await;
+    let rig = Rig::start(Behavior::default()).await;
     let disk = rig.open(&rig.ca()).await.unwrap();
     write_and_read(&rig, &disk).await;
     soon(disk.logout()).await.unwrap();
@@ -102,31 +104,35 @@ async fn bytes_arrive_and_nothing_is_readable_on_the_wire() {
     rig.assert_clean();
 }
 
-/// A handshake that is longer than what rustls takes at a time.
+/// rustls takes at most 4 KiB of received bytes at a time.
 #[tokio::test]
 async fn a_long_certificate_is_read_to_its_end() {
-    let rig = Rig::start(Habits { has_many_names: true, ..Habits::default() }).await;
+    let rig =
+        Rig::start(Behavior { certificate: Certificate::ManyNames, ..Behavior::default() }).await;
     let disk = rig.open(&rig.ca()).await.unwrap();
     write_and_read(&rig, &disk).await;
     soon(disk.logout()).await.unwrap();
     rig.assert_clean();
 }
 
-/// A network below that keeps bytes, too.
+/// The network under TLS keeps bytes as well.
 #[tokio::test]
 async fn a_layer_below_is_polled_until_it_has_sent_everything() {
-    let rig = Rig::start(Habits::default()).await;
-    let options = Options::default().with_network(Arc::new(Holding));
-    let disk = open(&rig.url(&rig.ca()), options).await.unwrap();
+    let rig = Rig::start(Behavior::default()).await;
+    let portal = "san.example";
+    let network = Layered { portal, to: rig.tunnel.address, writes: Arc::default() };
+    let options = Options::default().with_network(Arc::new(network));
+    let url = rig.url(&rig.ca()).replace("127.0.0.1", portal);
+    let disk = open(&url, options).await.unwrap();
     write_and_read(&rig, &disk).await;
     soon(disk.logout()).await.unwrap();
     rig.assert_clean();
 }
 
-/// What was asked over TLS is opened over TLS.
+/// The URLs that a discovery over TLS returns use TLS as well.
 #[tokio::test]
 async fn discovery_leads_to_tls_only() {
-    let rig = Rig::start(Habits::default()).await;
+    let rig = Rig::start(Behavior::default()).await;
     let options = Options::default().with_use_environment(false);
     let options = options.with_tls(Arc::new(Rustls::default()));
     let initiator = Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap();
@@ -139,10 +145,36 @@ async fn discovery_leads_to_tls_only() {
     soon(disk.logout()).await.unwrap();
 }
 
-/// Keys that the server renews each 64 KiB, and asks to be renewed.
+/// After a permanent redirection, a lost session reconnects at the new portal, whose certificate has its name and not its
+/// address.
+#[tokio::test]
+async fn a_moved_portal_is_known_by_its_name() {
+    let behavior = Behavior {
+        certificate: Certificate::Localhost,
+        cuts_after: Some(300_000),
+        ..Behavior::default()
+    };
+    let new = Rig::start(behavior).await;
+    let old = Rig::start(Behavior::default()).await;
+    let address = format!("localhost:{}", new.tunnel.address.port());
+    let redirect = Redirect { address, permanent: true, after_authentication: false };
+    old.server.with(|target| target.config_mut().login.redirect = Some(redirect));
+    let both = tempfile::NamedTempFile::new().unwrap();
+    let files = [&old, &new].map(|rig| std::fs::read(rig.authority.file("ca.pem")).unwrap());
+    std::fs::write(&both, files.concat()).unwrap();
+    let disk = old.open(&format!("tls_ca={}", both.path().display())).await.unwrap();
+    let data = pattern(1_000_003);
+    soon(disk.write_at(513, data.clone())).await.unwrap();
+    assert_eq!(soon(disk.read_at(513, data.len())).await.unwrap(), data);
+    soon(disk.logout()).await.unwrap();
+    assert!(new.tunnel.accepted.load(Ordering::Relaxed) > 1, "the session was not lost");
+    assert_eq!(old.tunnel.accepted.load(Ordering::Relaxed), 1, "the old portal was asked again");
+}
+
+/// The server renews its keys again and again, and asks the initiator to do so.
 #[tokio::test]
 async fn keys_are_renewed_while_data_move() {
-    let rig = Rig::start(Habits { renews_keys: true, ..Habits::default() }).await;
+    let rig = Rig::start(Behavior { renews_keys: true, ..Behavior::default() }).await;
     let disk = rig.open(&rig.ca()).await.unwrap();
     write_and_read(&rig, &disk).await;
     soon(disk.logout()).await.unwrap();
@@ -150,10 +182,10 @@ async fn keys_are_renewed_while_data_move() {
     rig.assert_clean();
 }
 
-/// All sessions of a disk but the first resume its session, and none sends early data.
+/// The server gives two tickets for the first session, so the other two resume it.
 #[tokio::test]
 async fn further_sessions_resume_the_first() {
-    let rig = Rig::start(Habits::default()).await;
+    let rig = Rig::start(Behavior::default()).await;
     let options = Options::default().with_sessions(Sessions::Fixed(3));
     let disk = open(&rig.url(&rig.ca()), options).await.unwrap();
     write_and_read(&rig, &disk).await;
@@ -164,7 +196,7 @@ async fn further_sessions_resume_the_first() {
     rig.assert_clean();
 }
 
-/// Asserts that a disk is refused since the peer is not trusted, for a reason that contains `reason`.
+/// Asserts that a disk is not opened because the peer is not trusted. The error contains `reason`.
 async fn assert_not_trusted(rig: &Rig, options: &str, reason: &str) {
     let error = rig.open(options).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
@@ -175,7 +207,7 @@ async fn assert_not_trusted(rig: &Rig, options: &str, reason: &str) {
 
 #[tokio::test]
 async fn a_peer_that_does_not_prove_its_name_is_refused() {
-    let rig = Rig::start(Habits::default()).await;
+    let rig = Rig::start(Behavior::default()).await;
     assert_not_trusted(&rig, &format!("{}&tls_name=other.example", rig.ca()), "other.example")
         .await;
     let disk = rig.open(&format!("{}&tls_name=san.example", rig.ca())).await.unwrap();
@@ -184,7 +216,7 @@ async fn a_peer_that_does_not_prove_its_name_is_refused() {
 
 #[tokio::test]
 async fn a_peer_of_another_authority_is_refused() {
-    let rig = Rig::start(Habits::default()).await;
+    let rig = Rig::start(Behavior::default()).await;
     let other = Authority::new("second");
     let ca = format!("tls_ca={}", other.file("ca.pem").display());
     assert_not_trusted(&rig, &ca, "UnknownIssuer").await;
@@ -192,13 +224,15 @@ async fn a_peer_of_another_authority_is_refused() {
 
 #[tokio::test]
 async fn an_expired_certificate_is_refused() {
-    let rig = Rig::start(Habits { is_expired: true, ..Habits::default() }).await;
+    let rig =
+        Rig::start(Behavior { certificate: Certificate::Expired, ..Behavior::default() }).await;
     assert_not_trusted(&rig, &rig.ca(), "expired").await;
 }
 
 #[tokio::test]
 async fn a_pinned_key_counts_in_place_of_authority_and_name() {
-    let rig = Rig::start(Habits { is_expired: true, ..Habits::default() }).await;
+    let rig =
+        Rig::start(Behavior { certificate: Certificate::Expired, ..Behavior::default() }).await;
     let wrong = "0".repeat(64);
     assert_not_trusted(&rig, &format!("tls_pin=sha256:{wrong}"), &rig.authority.pin()).await;
     let pins = format!("tls_pin=sha256:{wrong}&tls_pin=sha256:{}", rig.authority.pin());
@@ -209,7 +243,7 @@ async fn a_pinned_key_counts_in_place_of_authority_and_name() {
 
 #[tokio::test]
 async fn a_certificate_is_shown_to_a_peer_that_asks_for_one() {
-    let rig = Rig::start(Habits { asks_for_certificate: true, ..Habits::default() }).await;
+    let rig = Rig::start(Behavior { asks_for_certificate: true, ..Behavior::default() }).await;
     let (certificate, key) = (rig.authority.file("client.pem"), rig.authority.file("client.key"));
     let own = format!("tls_cert={}&tls_key={}", certificate.display(), key.display());
     let disk = rig.open(&format!("{}&{own}", rig.ca())).await.unwrap();
@@ -219,10 +253,10 @@ async fn a_certificate_is_shown_to_a_peer_that_asks_for_one() {
     assert!(error.to_string().contains("CertificateRequired"), "{error}");
 }
 
-/// A stream that ends without a close_notify, in the middle of a record, is a lost connection: the session is opened again.
+/// A stream that ends in the middle of a record, without close_notify, is a lost connection, and the disk reconnects.
 #[tokio::test]
 async fn a_stream_that_is_cut_off_is_reconnected() {
-    let rig = Rig::start(Habits { cuts_after: Some(300_000), ..Habits::default() }).await;
+    let rig = Rig::start(Behavior { cuts_after: Some(300_000), ..Behavior::default() }).await;
     let disk = rig.open(&rig.ca()).await.unwrap();
     let data = pattern(1_000_003);
     soon(disk.write_at(513, data.clone())).await.unwrap();
@@ -233,7 +267,7 @@ async fn a_stream_that_is_cut_off_is_reconnected() {
 
 #[tokio::test]
 async fn a_target_without_tls_is_not_reached_in_clear() {
-    let rig = Rig::start(Habits::default()).await;
+    let rig = Rig::start(Behavior::default()).await;
     let url = format!("iscsis://{}/{TARGET}/0?{}", rig.server.address(), rig.ca());
     let sockets = SocketOptions::default().with_connect_timeout(Duration::from_secs(1));
     let options = Options::default().with_advanced(Advanced::default().with_sockets(sockets));
@@ -244,7 +278,7 @@ async fn a_target_without_tls_is_not_reached_in_clear() {
 
 #[tokio::test]
 async fn options_that_cannot_be_used_are_errors_of_the_caller() {
-    let rig = Rig::start(Habits::default()).await;
+    let rig = Rig::start(Behavior::default()).await;
     let key = rig.authority.file("client.key");
     for options in [
         "tls_ca=/no/such/file".to_owned(),
@@ -259,7 +293,7 @@ async fn options_that_cannot_be_used_are_errors_of_the_caller() {
 
 #[tokio::test]
 async fn without_tls_in_the_program_the_url_is_an_error() {
-    let rig = Rig::start(Habits::default()).await;
+    let rig = Rig::start(Behavior::default()).await;
     let initiator = Initiator::with_options("iqn.2026-01.org.example:host", Options::default());
     let error = soon(initiator.unwrap().disk(rig.url(&rig.ca()))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");

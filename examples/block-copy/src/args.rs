@@ -48,6 +48,8 @@ pub struct Args {
     /// A unit is iscsi://USER@HOST:PORT/TARGET/LUN?OPTION=VALUE&..., where user, port and options may be left out. A
     /// password is best read from a file (--password-file): all users of this host can see one that is in a URL.
     ///
+    /// iscsis:// in place of iscsi:// encrypts the connections by TLS 1.3, up to a tunnel in front of the target.
+    ///
     /// An NBD export is nbd://HOST:PORT/EXPORT, or nbd+unix:///EXPORT?socket=PATH.
     ///
     /// volume:FILE is several units as one device, as FILE describes them: see `iscsi-util volume`.

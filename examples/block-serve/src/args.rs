@@ -33,6 +33,8 @@ pub struct Args {
     /// iscsi://USER@HOST:PORT/TARGET/LUN?OPTION=VALUE&..., where user, port and options may be left out. A password is
     /// best read from a file (--password-file): all users of this host can see one that is in a URL.
     ///
+    /// iscsis:// in place of iscsi:// encrypts the connections by TLS 1.3, up to a tunnel in front of the target.
+    ///
     /// volume:FILE serves several units as one device, as FILE describes them: see `iscsi-util volume`.
     #[arg(value_name = "URL")]
     pub unit: String,

@@ -25,6 +25,8 @@ use crate::volume::Volume;
 /// A URL is iscsi://USER@HOST:PORT/TARGET/LUN?OPTION=VALUE&..., where user, port and options may be left out. A password
 /// is best read from a file (--password-file): all users of this host can see one that is in a URL.
 ///
+/// iscsis:// in place of iscsi:// encrypts the connections by TLS 1.3, up to a tunnel in front of the target.
+///
 /// `iscsi-util help COMMAND` explains a command. Answers go to standard output, progress and errors to standard error.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "iscsi-util", version, arg_required_else_help = false)]

@@ -24,6 +24,8 @@ pub struct Args {
     /// iscsi://USER@HOST:PORT/TARGET/LUN?OPTION=VALUE&..., where user, port, unit and options may be left out; without
     /// a unit nothing is read. A password is best read from a file (--password-file): all users of this host can see
     /// one that is in a URL.
+    ///
+    /// iscsis:// in place of iscsi:// encrypts the connections by TLS 1.3, up to a tunnel in front of the target.
     pub url: String,
     /// Rate of the narrowest part of the link, if known: 100mbit, 1gbit.
     ///

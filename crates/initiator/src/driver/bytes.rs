@@ -106,18 +106,17 @@ impl Driver {
     /// Reports a connection that cannot be written to as lost. First reads what has arrived over it, because the
     /// target may have sent the reason.
     pub(super) fn on_write_failed(&mut self, cid: Cid, why: TransportError) {
-        let mut why = why;
-        loop {
-            match self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {
-                Ok(true) => {}
-                Ok(false) | Err(TransportError::Closed) => break,
-                // What the transport has read says more than a write that failed: an alert of TLS, or a reset.
-                Err(found) => {
-                    why = found;
-                    break;
-                }
+        let read = loop {
+            let read = self.read_from(cid, |socket, slices| socket.read_unasked(slices));
+            if !matches!(read, Ok(true)) {
+                break read;
             }
-        }
+        };
+        // An error of the read is more specific than that of the write: for example an alert of TLS, or a reset.
+        let why = match read {
+            Err(found @ TransportError::Io(_)) => found,
+            _ => why,
+        };
         // The bytes just read may have made the session close this connection, or open another one in its place:
         // then there is no loss to report.
         if self

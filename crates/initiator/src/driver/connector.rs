@@ -1,20 +1,19 @@
 //! Opens the connections to a portal.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use iscsi_pdu::TargetAddress;
 use iscsi_pdu::keys::printable;
 use iscsi_tuner::{SegmentLimit, Tuning};
 use tokio::time::{Instant, timeout_at};
-use tracing::warn;
 
+use crate::driver::clear_text::ClearText;
 use crate::driver::measure::tuner::Tuner;
-use crate::driver::referral::{Referral, is_public};
+use crate::driver::referral::Referral;
 use crate::error::LinkCause;
 use crate::state::segment_limits::{SegmentLimits, StartTrial};
 use crate::transport::{Network, Socket, Tls};
@@ -37,27 +36,14 @@ pub(crate) struct Connector {
     pub(crate) encryption: Encryption,
 }
 
-/// Whether connections are encrypted.
+/// Encryption of the connections.
 #[derive(Clone, Debug)]
 pub(crate) enum Encryption {
-    /// `None` where it is not known whether the network is in clear: where others have brought it.
+    /// Clear text; `None` if another network than TCP carries it, which may encrypt it.
     Clear(Option<Arc<ClearText>>),
-    Tls {
-        /// What encrypts them; without it no connection is opened.
-        tls: Option<Arc<dyn Tls>>,
-        options: TlsOptions,
-    },
-}
-
-/// Whether an initiator has reached a public address in clear. It is said once.
-#[derive(Debug, Default)]
-pub(crate) struct ClearText(AtomicBool);
-
-impl ClearText {
-    /// Returns whether this is the first public address.
-    fn is_first_public(&self, address: IpAddr) -> bool {
-        is_public(address) && !self.0.swap(true, Ordering::Relaxed)
-    }
+    Tls(Arc<dyn Tls>, TlsOptions),
+    /// The URL asks for TLS, but the options of the initiator provide none: no connection is opened.
+    Missing,
 }
 
 /// Limit of the length of a connection's TCP segments.
@@ -108,9 +94,6 @@ impl Connector {
         portal: TargetAddress,
         referral: Option<Referral>,
     ) -> Result<Connected, LinkCause> {
-        if matches!(self.encryption, Encryption::Tls { tls: None, .. }) {
-            return Err(LinkCause::NoTls);
-        }
         let deadline = Instant::now() + self.limit;
         let mut addresses = self.resolve(&portal, deadline).await?;
         if let Some(referral) = referral {
@@ -123,7 +106,7 @@ impl Connector {
             let share = deadline.saturating_duration_since(Instant::now()) / left;
             match self.connect_to(&portal, *address, Instant::now() + share).await {
                 Ok(connected) => return Ok(connected),
-                // That a peer is not trusted does not pass, whatever the other addresses are.
+                // A peer that is not trusted is reported, even if another address fails for a reason that may pass.
                 Err(_) if matches!(last, Some(LinkCause::NotTrusted { .. })) => {}
                 Err(error) => last = Some(error),
             }
@@ -138,42 +121,48 @@ impl Connector {
         address: SocketAddr,
         deadline: Instant,
     ) -> Result<Connected, LinkCause> {
-        let (socket, tuner) = match timeout_at(deadline, self.set_up(portal, address)).await {
-            Ok(result) => result.map_err(|error| link_cause(error, address))?,
-            Err(_) => return Err(LinkCause::TimedOut { portal: address.to_string() }),
-        };
-        let (tls, options) = match &self.encryption {
-            Encryption::Tls { tls, options } => (tls, options),
+        match &self.encryption {
             Encryption::Clear(clear) => {
-                if clear.as_ref().is_some_and(|clear| clear.is_first_public(address.ip())) {
-                    warn!(
-                        "{address} is reached in clear: everyone on the way can read and change the data; use TLS \
-                         (iscsis://), IPsec or a VPN"
-                    );
-                }
-                return Ok((socket, tuner));
+                let connected = self.set_up(portal, address, deadline).await?;
+                clear.iter().for_each(|clear| clear.warn_once(address));
+                Ok(connected)
             }
-        };
-        let tls = tls.as_ref().ok_or(LinkCause::NoTls)?;
-        match timeout_at(deadline, tls.secure(socket, portal, options)).await {
-            Ok(Ok(secured)) => Ok((secured, tuner)),
-            Ok(Err(error)) => Err(tls_cause(error, address)),
-            Err(_) => Err(LinkCause::NoHandshake { address }),
+            Encryption::Tls(tls, options) => {
+                let (socket, tuner) = self.set_up(portal, address, deadline).await?;
+                match timeout_at(deadline, tls.secure(socket, portal, options)).await {
+                    Ok(Ok(socket)) => Ok((socket, tuner)),
+                    Ok(Err(error)) => Err(tls_cause(&error, address)),
+                    Err(_) => Err(LinkCause::NoHandshake { address }),
+                }
+            }
+            Encryption::Missing => Err(LinkCause::NoTls),
         }
     }
 
     /// Opens a connection and sets it up as the tuner plans. If the plan for the measured round-trip time has a
     /// value that takes effect only before connecting, connects again.
-    async fn set_up(&self, portal: &TargetAddress, address: SocketAddr) -> io::Result<Connected> {
+    async fn set_up(
+        &self,
+        portal: &TargetAddress,
+        address: SocketAddr,
+        deadline: Instant,
+    ) -> Result<Connected, LinkCause> {
         let limit = self.segments.limit_to(address);
         let mut tuner = Tuner::within(self.network.limits(), self.tuning.clone(), address, limit);
-        let mut socket = self.network.connect(portal, address, tuner.plan()).await?;
-        if tuner.connected(&*socket) {
-            drop(socket);
-            socket = self.network.connect(portal, address, tuner.plan()).await?;
+        let opening = async {
+            let mut socket = self.network.connect(portal, address, tuner.plan()).await?;
+            if tuner.connected(&*socket) {
+                drop(socket);
+                socket = self.network.connect(portal, address, tuner.plan()).await?;
+            }
+            tuner.apply(&*socket);
+            Ok(socket)
+        };
+        match timeout_at(deadline, opening).await {
+            Ok(Ok(socket)) => Ok((socket, tuner)),
+            Ok(Err(error)) => Err(link_cause(&error, address)),
+            Err(_) => Err(LinkCause::TimedOut { portal: address.to_string() }),
         }
-        tuner.apply(&*socket);
-        Ok((socket, tuner))
     }
 
     /// Resolves a portal to its addresses.
@@ -201,7 +190,7 @@ impl Connector {
 }
 
 /// Returns why a connection was not opened.
-fn link_cause(error: io::Error, address: SocketAddr) -> LinkCause {
+fn link_cause(error: &io::Error, address: SocketAddr) -> LinkCause {
     if error.kind() == io::ErrorKind::ConnectionRefused {
         LinkCause::Refused { address }
     } else if error.kind() == io::ErrorKind::TimedOut {
@@ -212,8 +201,8 @@ fn link_cause(error: io::Error, address: SocketAddr) -> LinkCause {
 }
 
 /// Returns why an open connection was not encrypted.
-fn tls_cause(error: io::Error, address: SocketAddr) -> LinkCause {
-    // A peer chooses the names in its certificate.
+fn tls_cause(error: &io::Error, address: SocketAddr) -> LinkCause {
+    // The reason quotes the certificate, whose names the peer has chosen.
     let (kind, reason) = (error.kind(), printable(&error.to_string()));
     if matches!(kind, io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) {
         LinkCause::NotTrusted { address, reason }
@@ -262,14 +251,6 @@ mod tests {
         fn limits(&self) -> Limits {
             Limits::default()
         }
-    }
-
-    #[test]
-    fn clear_text_to_public_addresses_is_said_once() {
-        let clear = ClearText::default();
-        let told = ["10.0.0.1", "203.0.113.5", "8.8.8.8", "8.8.8.8", "1.1.1.1"]
-            .map(|address| clear.is_first_public(address.parse().unwrap()));
-        assert_eq!(told, [false, false, true, false, false]);
     }
 
     #[tokio::test(start_paused = true)]

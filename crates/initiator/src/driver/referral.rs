@@ -22,7 +22,7 @@ pub(crate) struct Referral {
 
 /// The hosts from which an address can be reached.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Scope {
+pub(super) enum Scope {
     /// The address can be reached only from this host.
     Host,
     /// The address can be reached only from the hosts of one link.
@@ -31,7 +31,7 @@ enum Scope {
 }
 
 impl Scope {
-    fn of(address: IpAddr) -> Self {
+    pub(super) fn of(address: IpAddr) -> Self {
         // A connection to the unspecified address leads to this host.
         if address.is_loopback() || address.is_unspecified() {
             return Self::Host;
@@ -109,23 +109,6 @@ impl Referral {
     }
 }
 
-/// Returns whether an address is reached over networks of others: none of this host or link, of a private network (RFC 1918, RFC
-/// 4193), of a carrier (RFC 6598), or for documentation.
-pub(crate) fn is_public(address: IpAddr) -> bool {
-    let address = address.to_canonical();
-    let is_of_few = match address {
-        IpAddr::V4(address) => {
-            let [first, second, ..] = address.octets();
-            let is_of_carrier = first == 100 && (64..128).contains(&second);
-            address.is_private() || address.is_documentation() || is_of_carrier
-        }
-        IpAddr::V6(address) => {
-            address.is_unique_local() || address.segments().starts_with(&[0x2001, 0xdb8])
-        }
-    };
-    Scope::of(address) == Scope::Global && !is_of_few
-}
-
 /// Returns the portal at a numeric address, which no name service can change.
 pub(crate) fn portal_at(address: SocketAddr) -> TargetAddress {
     let host = match address {
@@ -191,39 +174,6 @@ mod tests {
             assert_eq!(is_followed(Redirects::Any, by, to), expected, "{by} to {to}");
             let record = Referral::record(by.parse().unwrap());
             assert_eq!(record.refusal(to.parse().unwrap()).is_none(), expected, "{by} to {to}");
-        }
-    }
-
-    #[test]
-    fn addresses_of_private_networks_are_not_public() {
-        for address in [
-            "127.0.0.1",
-            "::1",
-            "0.0.0.0",
-            "169.254.1.1",
-            "fe80::1",
-            "10.1.2.3",
-            "172.16.0.1",
-            "172.31.255.255",
-            "192.168.0.1",
-            "100.64.0.1",
-            "100.127.255.255",
-            "fd00::1",
-            "192.0.2.1",
-            "2001:db8::1",
-            "::ffff:10.0.0.1",
-        ] {
-            assert!(!is_public(address.parse().unwrap()), "{address}");
-        }
-        for address in [
-            "8.8.8.8",
-            "172.32.0.1",
-            "100.63.0.1",
-            "100.128.0.1",
-            "2001:4860::8888",
-            "::ffff:8.8.8.8",
-        ] {
-            assert!(is_public(address.parse().unwrap()), "{address}");
         }
     }
 

@@ -16,7 +16,7 @@ pub struct DiscoveredTarget {
     pub addresses: Vec<TargetAddress>,
     /// The portal to which SendTargets was sent.
     pub asked: TargetAddress,
-    /// How the connection was encrypted over which SendTargets was sent; the URLs of the target are encrypted in the same way.
+    /// How the discovery session was encrypted. The URLs of the target have the same options.
     pub tls: Option<TlsOptions>,
 }
 
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(unit.to_string(), "iscsi://10.0.0.5:3260/iqn.2026-01.a:b/7");
     }
 
-    /// What was asked over TLS leads to URLs with TLS.
+    /// The URLs of a discovery over TLS use TLS as well.
     #[test]
     fn the_urls_are_encrypted_as_the_question_was() {
         let tls = TlsOptions { name: Some("san.example".to_owned()), ..TlsOptions::default() };

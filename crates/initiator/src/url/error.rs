@@ -9,7 +9,7 @@ use crate::error::advice::Advice;
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// The URL does not begin with `iscsi://`.
+    /// The URL begins with neither `iscsi://` nor `iscsis://`.
     #[error("{0:?} is no iSCSI URL")]
     Scheme(String),
     /// The URL asks for iSER, which runs over RDMA; this initiator does not support it.
@@ -73,14 +73,14 @@ pub enum UrlError {
     /// The URL has options of TLS, but does not ask for TLS.
     #[error("the URL has options of TLS, but does not ask for it")]
     TlsNotAsked,
-    /// The URL asks for TLS, but names no port: the port of iSCSI carries clear text.
+    /// The URL asks for TLS, but names no port. TLS has no default port.
     #[error("the URL asks for TLS, but names no port")]
     TlsPort,
-    /// The URL names the key of the peer, and an authority or a name as well: it would not be checked.
-    #[error("tls_pin counts in place of tls_ca and tls_name")]
+    /// The URL pins the key of the peer, and sets an authority or a name as well, which would not be checked.
+    #[error("with tls_pin, tls_ca and tls_name are not checked")]
     TlsPinAndName,
     /// The URL names a certificate without its private key, or the key alone.
-    #[error("tls_cert and tls_key go together")]
+    #[error("of tls_cert and tls_key, the URL has only one")]
     TlsHalfCertificate,
     /// The value of an option is not allowed.
     #[error("the URL option {option} must be {expected}")]

@@ -12,7 +12,7 @@ use iscsi_session::{DigestOffer, Secret};
 use super::error::UrlError;
 use super::parameters::Parameters;
 use super::text::{decode, names_port, parse_portal};
-use super::tls::{TlsValues, pin};
+use super::tls::{TlsOptions, pin};
 use crate::options::redirects::Redirects;
 
 /// Values of the options of a URL.
@@ -23,7 +23,9 @@ pub(super) struct UrlOptions {
     pub(super) serial_number: Option<String>,
     pub(super) portals: Vec<TargetAddress>,
     pub(super) all_portals: Option<bool>,
-    pub(super) tls: TlsValues,
+    /// Whether the URL asks for TLS by an option.
+    pub(super) is_tls: Option<bool>,
+    pub(super) tls: TlsOptions,
     /// Whether a further portal names no port.
     pub(super) lacks_port: bool,
     pub(super) parameters: Parameters,
@@ -134,7 +136,7 @@ impl UrlOptions {
         let tls = &mut self.tls;
         let file = || text(value).map(PathBuf::from);
         match option {
-            "tls" => put(&mut tls.is_on, "tls", (value == "yes").then_some(true), "yes"),
+            "tls" => put(&mut self.is_tls, "tls", (value == "yes").then_some(true), "yes"),
             "tls_ca" => put(&mut tls.ca, "tls_ca", file(), "the name of a file"),
             "tls_name" => put(&mut tls.name, "tls_name", text(value), "a host name or an address"),
             "tls_pin" => {

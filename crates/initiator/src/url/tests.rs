@@ -400,6 +400,21 @@ fn tls_is_asked_for_by_the_scheme_or_an_option() {
     assert!(parse(&shown).tls.is_some());
 }
 
+#[test]
+fn a_portal_that_becomes_an_address_keeps_the_name_of_its_certificate() {
+    let pin = format!("tls_pin=sha256:{}", "ab".repeat(32));
+    for (options, name) in
+        [("", Some("san.example")), ("tls_name=other.example", Some("other.example")), (&pin, None)]
+    {
+        let mut url = parse(&format!("iscsis://san.example:3261?{options}"));
+        url.keep_certificate_name();
+        assert_eq!(url.tls.unwrap().name.as_deref(), name, "{options}");
+    }
+    let mut url = parse("iscsi://san.example");
+    url.keep_certificate_name();
+    assert_eq!(url.tls, None);
+}
+
 /// No mistake in the options of TLS leads to clear text, or to a check that is left out.
 #[test]
 fn half_of_the_options_of_tls_is_an_error() {

@@ -4,62 +4,43 @@ use std::path::PathBuf;
 
 use super::error::UrlError;
 
-/// How the connections of a URL are encrypted, and what the peer must prove (TLS 1.3). The peer is what ends the encryption at
-/// the far end: mostly a tunnel in front of the target.
+/// Options of TLS 1.3: how the connections of a URL are encrypted, and how the peer is checked. The peer is the host where the
+/// encryption ends, mostly a tunnel in front of the target.
 ///
-/// It takes [`Options::with_tls`](crate::Options::with_tls) to open such a URL. Nothing falls back to clear text, and the check
-/// of the peer cannot be left out.
+/// To open such a URL, the initiator needs [`Options::with_tls`](crate::Options::with_tls). The peer is always checked, and no
+/// connection falls back to clear text.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct TlsOptions {
-    /// File with the certificates of the authorities that may have signed the certificate of the peer (PEM). `None` for the
+    /// File with the certificates of the authorities that are trusted to sign the certificate of the peer (PEM). `None` for the
     /// authorities that this system trusts.
     pub ca: Option<PathBuf>,
-    /// Name that the certificate must have. `None` for the host of the portal that is connected to.
+    /// Name that the certificate of the peer must have. `None` for the host of the portal.
     pub name: Option<String>,
-    /// SHA-256 digests of the public keys (SubjectPublicKeyInfo, RFC 5280 §4.1.2.7) of which the peer must have one. If there
-    /// is any, it counts in place of authorities and name, as for the self-signed certificate of a tunnel.
+    /// SHA-256 digests of public keys (SubjectPublicKeyInfo, RFC 5280 §4.1.2.7). If there are any, the peer must have one of these keys,
+    /// and the authority, the names and the dates of its certificate are not checked. This suits a self-signed certificate.
     pub pins: Vec<[u8; 32]>,
-    /// File with the certificate that this initiator shows, and those of the authorities between (PEM); `None` if it
-    /// shows none.
+    /// File with the certificate of this initiator, followed by those of intermediate authorities (PEM). `None` if the
+    /// initiator has none.
     pub certificate: Option<PathBuf>,
     /// File with the private key of [`certificate`](Self::certificate) (PEM, unencrypted).
     pub key: Option<PathBuf>,
 }
 
-/// Values of the options of TLS in a URL.
-#[derive(Default)]
-pub(super) struct TlsValues {
-    pub(super) is_on: Option<bool>,
-    pub(super) ca: Option<PathBuf>,
-    pub(super) name: Option<String>,
-    pub(super) pins: Vec<[u8; 32]>,
-    pub(super) certificate: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
-}
-
-impl TlsValues {
-    /// Returns the options, `None` for clear text. `is_secure` says whether the scheme of the URL asks for TLS.
-    pub(super) fn finish(&self, is_secure: bool) -> Result<Option<TlsOptions>, UrlError> {
-        let Self { is_on, ca, name, pins, certificate, key } = self;
-        let options = TlsOptions {
-            ca: ca.clone(),
-            name: name.clone(),
-            pins: pins.clone(),
-            certificate: certificate.clone(),
-            key: key.clone(),
-        };
-        let is_asked = is_secure || is_on.is_some();
-        if !is_asked && options == TlsOptions::default() {
+impl TlsOptions {
+    /// Checks the options of a URL together, and returns them; `None` for clear text. `is_asked` says whether the URL asks for
+    /// TLS, by its scheme or by `tls=yes`.
+    pub(super) fn check(self, is_asked: bool) -> Result<Option<Self>, UrlError> {
+        if !is_asked && self == Self::default() {
             Ok(None)
         } else if !is_asked {
             Err(UrlError::TlsNotAsked)
-        } else if !options.pins.is_empty() && (options.ca.is_some() || options.name.is_some()) {
+        } else if !self.pins.is_empty() && (self.ca.is_some() || self.name.is_some()) {
             Err(UrlError::TlsPinAndName)
-        } else if options.certificate.is_some() != options.key.is_some() {
+        } else if self.certificate.is_some() != self.key.is_some() {
             Err(UrlError::TlsHalfCertificate)
         } else {
-            Ok(Some(options))
+            Ok(Some(self))
         }
     }
 }

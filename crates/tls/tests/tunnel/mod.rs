@@ -1,6 +1,4 @@
-//! A TLS server before a target, and the authority of its certificates.
-
-pub(crate) mod holding;
+//! A TLS server in front of a target, and a certificate authority.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,23 +22,60 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What the tunnel does otherwise than it should.
+/// What a tunnel does wrong, or asks of its clients; by default nothing.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Habits {
-    pub(crate) is_expired: bool,
-    /// Has a certificate of so many names that its part of the handshake is long.
-    pub(crate) has_many_names: bool,
+pub(crate) struct Behavior {
+    pub(crate) certificate: Certificate,
     pub(crate) asks_for_certificate: bool,
-    /// Renews the keys with each read.
+    /// Whether the server renews its keys before each write, and asks the initiator to do so.
     pub(crate) renews_keys: bool,
-    /// Cuts the first connection off after so many bytes to the initiator.
+    /// Number of bytes to the initiator after which the first connection is closed without close_notify.
     pub(crate) cuts_after: Option<usize>,
 }
 
-/// An authority, with its files in a folder.
+/// The certificate of a tunnel.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Certificate {
+    /// It has the names 127.0.0.1 and san.example.
+    #[default]
+    Valid,
+    /// The same names, until 2020.
+    Expired,
+    /// The name localhost alone.
+    Localhost,
+    /// So many names that the server's part of the handshake is longer than 4 KiB.
+    ManyNames,
+}
+
+/// A certificate authority, with its files and those of a server and a client in a folder.
 pub(crate) struct Authority {
     folder: TempDir,
     pin: String,
+}
+
+impl Certificate {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Valid => "server.pem",
+            Self::Expired => "expired.pem",
+            Self::Localhost => "localhost.pem",
+            Self::ManyNames => "many-names.pem",
+        }
+    }
+
+    fn params(self) -> CertificateParams {
+        let mut names = vec!["127.0.0.1".to_owned(), "san.example".to_owned()];
+        match self {
+            Self::Valid | Self::Expired => {}
+            Self::Localhost => names = vec!["localhost".to_owned()],
+            Self::ManyNames => names.extend((0..600).map(|host| format!("{host}.san.example"))),
+        }
+        let mut params = CertificateParams::new(names).unwrap();
+        if let Self::Expired = self {
+            params.not_after = date_time_ymd(2020, 1, 1);
+        }
+        params
+    }
 }
 
 impl Authority {
@@ -55,17 +90,14 @@ impl Authority {
         put("ca.pem", ca.self_signed(&key).unwrap().pem());
         let issuer = Issuer::new(ca, key);
         let server = KeyPair::generate().unwrap();
-        for (name, more, is_expired) in
-            [("server.pem", 0, false), ("expired.pem", 0, true), ("many-names.pem", 600, false)]
-        {
-            let names = ["127.0.0.1".to_owned(), "san.example".to_owned()];
-            let more = (0..more).map(|number| format!("host-{number}.san.example"));
-            let names = names.into_iter().chain(more).collect::<Vec<_>>();
-            let mut params = CertificateParams::new(names).unwrap();
-            if is_expired {
-                params.not_after = date_time_ymd(2020, 1, 1);
-            }
-            put(name, params.signed_by(&server, &issuer).unwrap().pem());
+        for certificate in [
+            Certificate::Valid,
+            Certificate::Expired,
+            Certificate::Localhost,
+            Certificate::ManyNames,
+        ] {
+            let params = certificate.params();
+            put(certificate.file(), params.signed_by(&server, &issuer).unwrap().pem());
         }
         put("server.key", server.serialize_pem());
         let client = KeyPair::generate().unwrap();
@@ -96,14 +128,14 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A TLS server that passes on to a target what it decrypts.
+/// A TLS server that forwards the decrypted bytes to a target.
 pub(crate) struct Tunnel {
     pub(crate) address: SocketAddr,
     /// Number of connections that were accepted.
     pub(crate) accepted: Arc<AtomicUsize>,
     /// Number of connections to the target.
     pub(crate) reached: Arc<AtomicUsize>,
-    /// Number of times that keys were renewed.
+    /// Number of renewals of the server's keys.
     pub(crate) renewals: Arc<AtomicUsize>,
     /// The kind of each handshake.
     pub(crate) handshakes: Arc<Mutex<Vec<String>>>,
@@ -111,7 +143,11 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    pub(crate) async fn start(target: SocketAddr, authority: &Authority, habits: Habits) -> Self {
+    pub(crate) async fn start(
+        target: SocketAddr,
+        authority: &Authority,
+        behavior: Behavior,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tunnel = Self {
             address: listener.local_addr().unwrap(),
@@ -121,14 +157,14 @@ impl Tunnel {
             handshakes: Arc::default(),
             wire: Arc::default(),
         };
-        let acceptor = TlsAcceptor::from(Arc::new(config(authority, habits)));
+        let acceptor = TlsAcceptor::from(Arc::new(config(authority, behavior)));
         let (accepted, reached) = (Arc::clone(&tunnel.accepted), Arc::clone(&tunnel.reached));
         let (renewals, handshakes) = (Arc::clone(&tunnel.renewals), Arc::clone(&tunnel.handshakes));
         let wire = Arc::clone(&tunnel.wire);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let is_first = accepted.fetch_add(1, Ordering::Relaxed) == 0;
-                let cut = habits.cuts_after.filter(|_| is_first);
+                let cut = behavior.cuts_after.filter(|_| is_first);
                 let stream = Wire { stream, seen: Arc::clone(&wire), left: cut };
                 let (acceptor, reached) = (acceptor.clone(), Arc::clone(&reached));
                 let (renewals, handshakes) = (Arc::clone(&renewals), Arc::clone(&handshakes));
@@ -141,25 +177,25 @@ impl Tunnel {
                         .push(kind.map_or_else(String::new, |kind| format!("{kind:?}")));
                     let target = TcpStream::connect(target).await.unwrap();
                     reached.fetch_add(1, Ordering::Relaxed);
-                    // The end of either side ends the other one.
-                    drop(carry(stream, target, habits.renews_keys, &renewals).await);
+                    // When one side has closed its connection, the other connection is closed as well.
+                    drop(carry(stream, target, behavior.renews_keys, &renewals).await);
                 });
             }
         });
         tunnel
     }
 
-    /// Returns all bytes that the initiator has sent, as they were on the wire.
+    /// Returns all bytes that the initiator has sent to the tunnel.
     pub(crate) fn wire(&self) -> Vec<u8> {
         self.wire.lock().unwrap().clone()
     }
 }
 
-fn config(authority: &Authority, habits: Habits) -> ServerConfig {
+fn config(authority: &Authority, behavior: Behavior) -> ServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder.with_safe_default_protocol_versions().unwrap();
-    let builder = if habits.asks_for_certificate {
+    let builder = if behavior.asks_for_certificate {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(authority.chain("ca.pem"));
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
@@ -167,11 +203,7 @@ fn config(authority: &Authority, habits: Habits) -> ServerConfig {
     } else {
         builder.with_no_client_auth()
     };
-    let chain = authority.chain(match habits {
-        Habits { is_expired: true, .. } => "expired.pem",
-        Habits { has_many_names: true, .. } => "many-names.pem",
-        _ => "server.pem",
-    });
+    let chain = authority.chain(behavior.certificate.file());
     let key = PrivateKeyDer::from_pem_file(authority.file("server.key")).unwrap();
     builder.with_single_cert(chain, key).unwrap()
 }
@@ -204,7 +236,7 @@ async fn carry(
     }
 }
 
-/// A TCP stream that keeps what it has read, and may break off after so many bytes.
+/// A TCP stream that records what it has read, and may fail after a number of written bytes.
 pub(crate) struct Wire {
     stream: TcpStream,
     seen: Arc<Mutex<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! What the source or the destination of a copy waits for.
+//! Defines the event that the source or the destination of a copy waits for.
 
 use std::fmt;
 use std::time::Duration;

@@ -23,6 +23,7 @@ pub(super) fn refusal(argument: &OsStr, side: Side) -> Option<Refusal> {
     // The rest of an iSCSI URL is not repeated, since it may hold a password.
     let instead = match word.to_ascii_lowercase().as_str() {
         "iscsi" => Some("iscsi://HOST:PORT/TARGET/LUN".to_owned()),
+        "iscsis" => Some("iscsis://HOST:PORT/TARGET/LUN".to_owned()),
         word if ["iqn.", "eui.", "naa."].iter().any(|kind| word.starts_with(kind)) => {
             Some("iscsi://HOST:PORT/TARGET/LUN".to_owned())
         }
@@ -76,6 +77,7 @@ mod tests {
         for (text, instead) in [
             ("iscsi:foo", "iscsi://HOST:PORT/TARGET/LUN"),
             ("iscsi:/host/target/0", "iscsi://HOST:PORT/TARGET/LUN"),
+            ("iscsis:foo", "iscsis://HOST:PORT/TARGET/LUN"),
             ("iqn.2026-01.org.example:disk", "iscsi://HOST:PORT/TARGET/LUN"),
             ("nbd:127.0.0.1:3410:exportname=x", "write nbd://127.0.0.1:3410/x;"),
             ("nbd:[::1]:10809", "write nbd://[::1]:10809/;"),

@@ -1,5 +1,6 @@
 //! Starts a target on loopback and an initiator for it.
 
+pub(crate) mod layer;
 pub(crate) mod proxy;
 
 use std::ops::Deref;
