@@ -11,6 +11,7 @@ use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{
     Advanced, DigestOffer, Disk, Error, Initiator, Offer, Options, Sessions, Url,
 };
+use iscsi_tls::Rustls;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -118,6 +119,7 @@ fn options(digests: Digests) -> Options {
     Options::default()
         .with_sessions(Sessions::Fixed(1))
         .with_use_environment(false)
+        .with_tls(Arc::new(Rustls::default()))
         .with_advanced(Advanced::default().with_offer(offer))
 }
 

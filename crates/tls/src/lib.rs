@@ -15,6 +15,7 @@
 
 mod config;
 mod pinned;
+mod refusal;
 mod socket;
 
 pub use config::Rustls;

@@ -10,11 +10,15 @@ use iscsi_initiator::transport::{Granted, Interface, Plan, Rate, Socket, TcpInfo
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
+use crate::refusal::Refusal;
+
 /// Most bytes of ciphertext that wait for the socket below. A ping, or data that the target has asked for, waits behind them.
 const UNSENT: usize = 128 << 10;
 /// Most bytes of one read of ciphertext: several records.
 const READ: usize = 64 << 10;
 
+/// Most bytes of an encrypted record, with its header (RFC 8446 §5.2).
+const RECORD: usize = 5 + (1 << 14) + 256;
 /// Number of bytes after which the peer is asked for new keys. AES-GCM allows 2^24 records (RFC 8446 §5.5): this stays below it if a
 /// record has 1 KiB or more on average.
 const RENEWAL: u64 = 16 << 30;
@@ -204,7 +208,7 @@ impl State {
         if let Err(error) = self.connection.process_new_packets() {
             // Sends the alert with the reason, if the socket below takes it. Bytes that were decrypted before are returned first.
             drop(self.flush(below));
-            self.failure = Some(io::Error::new(ErrorKind::InvalidData, error));
+            self.failure = Some(io::Error::new(ErrorKind::InvalidData, Refusal(error)));
         }
         Ok(count)
     }
@@ -350,8 +354,10 @@ impl Socket for TlsSocket {
         self.below.limit_pacing(rate)
     }
 
-    // No low-water mark is set on the socket below: if part of a record has been read already, fewer bytes arrive there than the
-    // caller waits for.
+    fn set_receive_low_water(&self, bytes: usize) -> io::Result<()> {
+        // A part of a record may have been read already, and does not arrive at the socket below again.
+        self.below.set_receive_low_water(bytes.saturating_sub(RECORD).max(1))
+    }
 
     fn interface(&self) -> Option<Interface> {
         self.below.interface()

@@ -219,7 +219,18 @@ async fn a_peer_of_another_authority_is_refused() {
     let rig = Rig::start(Behavior::default()).await;
     let other = Authority::new("second");
     let ca = format!("tls_ca={}", other.file("ca.pem").display());
-    assert_not_trusted(&rig, &ca, "UnknownIssuer").await;
+    assert_not_trusted(&rig, &ca, "no trusted authority has issued its certificate").await;
+}
+
+/// `openssl req -x509` makes such a certificate.
+#[tokio::test]
+async fn a_self_signed_certificate_of_an_authority_is_accepted_by_its_key() {
+    let rig =
+        Rig::start(Behavior { certificate: Certificate::Authority, ..Behavior::default() }).await;
+    let ca = format!("tls_ca={}", rig.authority.file(Certificate::Authority.file()).display());
+    assert_not_trusted(&rig, &ca, "pin its key by tls_pin instead of tls_ca").await;
+    let disk = rig.open(&format!("tls_pin=sha256:{}", rig.authority.pin())).await.unwrap();
+    soon(disk.logout()).await.unwrap();
 }
 
 #[tokio::test]
@@ -250,7 +261,7 @@ async fn a_certificate_is_shown_to_a_peer_that_asks_for_one() {
     write_and_read(&rig, &disk).await;
     soon(disk.logout()).await.unwrap();
     let error = rig.open(&rig.ca()).await.unwrap_err();
-    assert!(error.to_string().contains("CertificateRequired"), "{error}");
+    assert!(error.to_string().contains("by tls_cert and tls_key"), "{error}");
 }
 
 /// A stream that ends in the middle of a record, without close_notify, is a lost connection, and the disk reconnects.

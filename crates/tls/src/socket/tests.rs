@@ -20,6 +20,8 @@ struct Wire {
     room: usize,
     /// Whether writes of the client fail.
     is_broken: bool,
+    /// Number of bytes that make the client's end readable.
+    low_water: usize,
 }
 
 /// The client's end of the wire.
@@ -42,7 +44,8 @@ impl Wake for Woken {
 
 impl Socket for End {
     fn poll_readable(&self, _: &mut Context<'_>) -> Poll<()> {
-        if self.0.lock().unwrap().to_client.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        let wire = self.0.lock().unwrap();
+        if wire.to_client.len() < wire.low_water { Poll::Pending } else { Poll::Ready(()) }
     }
 
     fn poll_writable(&self, _: &mut Context<'_>) -> Poll<()> {
@@ -82,6 +85,11 @@ impl Socket for End {
 
     fn apply(&self, _: &Plan) -> Granted {
         Granted::default()
+    }
+
+    fn set_receive_low_water(&self, bytes: usize) -> io::Result<()> {
+        self.0.lock().unwrap().low_water = bytes;
+        Ok(())
     }
 
     fn interface(&self) -> Option<Interface> {
@@ -132,7 +140,7 @@ impl Server {
 /// Returns a socket and its server after the handshake.
 fn connected() -> (TlsSocket, Server) {
     let (to_client, to_server) = (VecDeque::new(), VecDeque::new());
-    let wire = Wire { to_client, to_server, room: usize::MAX, is_broken: false };
+    let wire = Wire { to_client, to_server, room: usize::MAX, is_broken: false, low_water: 1 };
     let wire = Arc::new(Mutex::new(wire));
     let key = KeyPair::generate().unwrap();
     let mut server = Server::new(Arc::clone(&wire), &key);
@@ -265,4 +273,17 @@ fn the_peer_is_asked_for_new_keys_after_enough_bytes() {
         let has_sent = !server.wire.lock().unwrap().to_server.is_empty();
         assert_eq!(has_sent, is_asked, "nothing was written");
     }
+}
+
+#[test]
+fn the_rest_of_a_record_that_was_read_in_part_makes_the_socket_readable() {
+    let (socket, mut server) = connected();
+    server.send(&[7; 40_000]);
+    let late = server.wire.lock().unwrap().to_client.split_off(20_000);
+    assert_eq!(read_all(&socket, 40_000).unwrap().len(), 16_384);
+    socket.set_receive_low_water(40_000 - 16_384).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(socket.poll_readable(&mut context).is_pending());
+    server.wire.lock().unwrap().to_client.extend(late);
+    assert!(socket.poll_readable(&mut context).is_ready());
 }

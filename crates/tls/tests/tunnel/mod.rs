@@ -43,6 +43,8 @@ pub(crate) enum Certificate {
     Expired,
     /// The name localhost alone.
     Localhost,
+    /// Self-signed, and allowed to issue others.
+    Authority,
     /// So many names that the server's part of the handshake is longer than 4 KiB.
     ManyNames,
 }
@@ -54,11 +56,12 @@ pub(crate) struct Authority {
 }
 
 impl Certificate {
-    const fn file(self) -> &'static str {
+    pub(crate) const fn file(self) -> &'static str {
         match self {
             Self::Valid => "server.pem",
             Self::Expired => "expired.pem",
             Self::Localhost => "localhost.pem",
+            Self::Authority => "authority.pem",
             Self::ManyNames => "many-names.pem",
         }
     }
@@ -66,13 +69,15 @@ impl Certificate {
     fn params(self) -> CertificateParams {
         let mut names = vec!["127.0.0.1".to_owned(), "san.example".to_owned()];
         match self {
-            Self::Valid | Self::Expired => {}
+            Self::Valid | Self::Expired | Self::Authority => {}
             Self::Localhost => names = vec!["localhost".to_owned()],
             Self::ManyNames => names.extend((0..600).map(|host| format!("{host}.san.example"))),
         }
         let mut params = CertificateParams::new(names).unwrap();
-        if let Self::Expired = self {
-            params.not_after = date_time_ymd(2020, 1, 1);
+        match self {
+            Self::Expired => params.not_after = date_time_ymd(2020, 1, 1),
+            Self::Authority => params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
+            _ => {}
         }
         params
     }
@@ -99,6 +104,8 @@ impl Authority {
             let params = certificate.params();
             put(certificate.file(), params.signed_by(&server, &issuer).unwrap().pem());
         }
+        let own = Certificate::Authority;
+        put(own.file(), own.params().self_signed(&server).unwrap().pem());
         put("server.key", server.serialize_pem());
         let client = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["host.example".to_owned()]).unwrap();
