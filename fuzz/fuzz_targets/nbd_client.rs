@@ -1,6 +1,6 @@
 //! Feeds any bytes as from an NBD server, in pieces of any length. The client's half must not panic, must
 //! consume the input to its end, and must end each request at most once. A read that succeeds must have all of
-//! its bytes.
+//! its bytes. Over TLS, the export's name must not be sent in clear text.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -12,13 +12,14 @@ use libfuzzer_sys::fuzz_target;
 
 /// Bytes of the longest reply to an option that is not refused, with its head.
 const MAX_ANSWER: usize = 64 * 1024 + 20;
+const NAME: &str = "disk";
 
 fn goal(is_list: bool) -> Goal {
     if is_list {
         return Goal::List;
     }
     let contexts = vec![BASE_ALLOCATION.to_owned()];
-    Goal::Export { name: "disk".to_owned(), contexts }
+    Goal::Export { name: NAME.to_owned(), contexts }
 }
 
 /// Returns a negotiation, so that the fuzzer need not guess one.
@@ -36,20 +37,39 @@ fn agreed(structured: bool) -> Negotiated {
     }
 }
 
+/// Runs a handshake. After the start of TLS, the pieces count as decrypted.
 fn shake<'a>(
     goal: Goal,
+    over_tls: bool,
     input: &mut BytesMut,
     pieces: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Option<Negotiated> {
-    let mut handshake = Handshake::new(goal);
+    let handshake = Handshake::new(goal);
+    let mut handshake = if over_tls { handshake.over_tls() } else { handshake };
+    let mut needs_tls = over_tls;
     loop {
-        match handshake.receive(input) {
-            Ok(Some(HandshakeOutcome::Negotiated(negotiated))) => return Some(negotiated),
-            Ok(Some(HandshakeOutcome::Exports(_))) | Err(_) => return None,
+        let outcome = handshake.receive(input);
+        if let Ok(Some(HandshakeOutcome::StartTls)) = outcome {
+            assert!(needs_tls, "TLS is off, or was started before");
+            assert!(input.is_empty(), "clear text counts as decrypted");
+            assert!(handshake.poll_transmit().is_none(), "clear text would be sent encrypted");
+            needs_tls = false;
+            continue;
+        }
+        while let Some(sent) = handshake.poll_transmit() {
+            let is_named = sent.windows(NAME.len()).any(|bytes| bytes == NAME.as_bytes());
+            assert!(!(needs_tls && is_named), "the name is sent in clear text");
+        }
+        match outcome {
+            Err(_) => return None,
             Ok(None) => {
                 assert!(input.len() < MAX_ANSWER, "the input is not taken");
-                while handshake.poll_transmit().is_some() {}
                 input.extend_from_slice(pieces.next()?);
+            }
+            Ok(Some(outcome)) => {
+                assert!(!needs_tls, "there is no TLS");
+                let HandshakeOutcome::Negotiated(negotiated) = outcome else { return None };
+                return Some(negotiated);
             }
         }
     }
@@ -116,7 +136,8 @@ fuzz_target!(|data: &[u8]| {
     let negotiated = if choice & 1 == 0 {
         agreed(choice & 2 == 0)
     } else {
-        let found = shake(goal(choice & 2 != 0), &mut input, &mut pieces);
+        let goal = goal(choice & 2 != 0);
+        let found = shake(goal, choice & 4 != 0, &mut input, &mut pieces);
         let Some(found) = found else { return };
         found
     };

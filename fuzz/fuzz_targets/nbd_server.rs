@@ -1,10 +1,12 @@
 //! Feeds any bytes as from an NBD client, in pieces of any length. The server's half must not panic, must
 //! consume the input to its end, must buffer at most what it states, and must return only requests that the
-//! export allows.
+//! export allows. Where TLS is required, it must ask and tell nothing before.
 #![no_main]
 
 use bytes::BytesMut;
-use iscsi_nbd::server::{Handshake, HandshakeEvent, Negotiated, Transmission, TransmissionEvent};
+use iscsi_nbd::server::{
+    Handshake, HandshakeEvent, Negotiated, TlsPolicy, Transmission, TransmissionEvent,
+};
 use iscsi_nbd::{
     BASE_ALLOCATION, BlockSizes, Command, Export, OptionError, Request, TransmissionFlags,
 };
@@ -28,14 +30,26 @@ fn export(flags: u16) -> Export {
     }
 }
 
-/// Runs a handshake on the input, as far as the input is valid.
+/// Runs a handshake on the input, as far as the input is valid. After the start of TLS, the input counts as
+/// decrypted, and `tls` becomes [`TlsPolicy::Off`]: nothing more is required, and TLS cannot start again.
 fn shake(
     handshake: &mut Handshake,
     input: &mut BytesMut,
     flags: u16,
+    tls: &mut TlsPolicy,
 ) -> Option<Option<Negotiated>> {
     loop {
-        match handshake.receive(input) {
+        let event = handshake.receive(input);
+        if let Ok(Some(event)) = &event {
+            let is_free = matches!(event, HandshakeEvent::StartTls | HandshakeEvent::Aborted);
+            assert!(is_free || *tls != TlsPolicy::Require, "TLS is required");
+        }
+        match event {
+            Ok(Some(HandshakeEvent::StartTls)) => {
+                assert!(*tls != TlsPolicy::Off, "TLS is off, or was started before");
+                assert!(input.is_empty(), "clear text counts as decrypted");
+                *tls = TlsPolicy::Off;
+            }
             Ok(Some(HandshakeEvent::List)) => handshake.answer_list([("", None)]),
             Ok(Some(HandshakeEvent::Export(name))) if name.len() < 4 => {
                 handshake.answer_export(export(flags));
@@ -69,19 +83,25 @@ fn check(request: &Request, export: &Export, len: Option<usize>) {
 fuzz_target!(|data: &[u8]| {
     let Some((&[choice, cut, high, low], data)) = data.split_first_chunk::<4>() else { return };
     let flags = u16::from_be_bytes([high, low]);
-    let mut handshake = Handshake::new();
+    let is_good = choice & 1 == 0;
+    let mut tls = match choice >> 1 & 3 {
+        0 => TlsPolicy::Off,
+        3 if !is_good => TlsPolicy::Require,
+        _ => TlsPolicy::Allow,
+    };
+    let mut handshake = Handshake::new().with_tls(tls);
     let mut input = BytesMut::new();
     let mut negotiated = None;
-    if choice & 1 == 0 {
+    if is_good {
         input.extend_from_slice(GOOD);
-        negotiated = shake(&mut handshake, &mut input, flags).flatten();
+        negotiated = shake(&mut handshake, &mut input, flags, &mut tls).flatten();
         assert!(negotiated.as_ref().is_some_and(|found| found.contexts.len() == 1));
     }
     let mut pieces = data.chunks(usize::from(cut).max(1));
     while negotiated.is_none() {
         let Some(piece) = pieces.next() else { return };
         input.extend_from_slice(piece);
-        match shake(&mut handshake, &mut input, flags) {
+        match shake(&mut handshake, &mut input, flags, &mut tls) {
             None => {}
             Some(None) => return,
             Some(found) => negotiated = found,

@@ -134,7 +134,7 @@ pub use ends::file::FileDevice;
 pub use ends::file::holders::InUse;
 pub use ends::file::options::FileOptions;
 pub use ends::identity::Identity;
-pub use ends::nbd::{DirtyBitmap, NbdAdvice, NbdDevice, NbdError, NbdUri};
+pub use ends::nbd::{DirtyBitmap, NbdAdvice, NbdDevice, NbdError, NbdStream, NbdTls, NbdUri};
 pub use ends::source::Source;
 pub use error::{CopyError, Failure};
 pub use iscsi_block_device::{self as device, Device, RangeSet};

@@ -174,6 +174,11 @@ pub trait Socket: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Returns the name of the cipher that encrypts the connection, for reports; `None` in clear text.
+    fn encryption(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the network interface that the connection uses.
     fn interface(&self) -> Option<Interface>;
 

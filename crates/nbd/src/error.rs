@@ -25,6 +25,9 @@ pub enum ProtocolError {
     /// The client sends more options than the server accepts in one handshake.
     #[error("the client has sent more than {0} options")]
     Options(u32),
+    /// The client sends more after NBD_OPT_STARTTLS before the reply. It would be read as if it had been encrypted.
+    #[error("clear text follows the request to start TLS")]
+    ClearText,
     /// The server refuses the export that the client requests by NBD_OPT_EXPORT_NAME. This option has no
     /// error reply.
     #[error("export {name:?}: {error}")]

@@ -13,7 +13,7 @@ mod replies;
 mod transmission;
 
 pub use crate::negotiated::Negotiated;
-pub use handshake::{Handshake, HandshakeEvent};
+pub use handshake::{Handshake, HandshakeEvent, TlsPolicy};
 pub use refused::Refused;
 pub use replies::Replies;
 pub use transmission::{Expected, Transmission, TransmissionEvent};

@@ -1,6 +1,7 @@
 //! Why a connection failed at the TLS layer, in words that name the options of a URL.
 
 use std::fmt;
+use std::io;
 
 use rustls::{AlertDescription, CertificateError};
 use webpki::Error as CertificateFault;
@@ -9,7 +10,21 @@ use webpki::Error as CertificateFault;
 #[derive(Debug)]
 pub(crate) struct Refusal(pub(crate) rustls::Error);
 
+impl Refusal {
+    /// Returns the same error in these words, if it is one of rustls.
+    pub(crate) fn in_words(error: io::Error) -> io::Error {
+        match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
+            Some(cause) => io::Error::new(error.kind(), Self(cause.clone())),
+            None => error,
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "an error without options to change has the words of rustls"
+    )]
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         use rustls::Error as Tls;
 

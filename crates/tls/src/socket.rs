@@ -17,6 +17,9 @@ const UNSENT: usize = 128 << 10;
 /// Most bytes of one read of ciphertext: several records.
 const READ: usize = 64 << 10;
 
+/// Bytes of data in a full record, and of its frame: header, type and tag (RFC 8446 §5.2).
+const PAYLOAD: u64 = 1 << 14;
+const FRAME: u64 = 5 + 1 + 16;
 /// Most bytes of an encrypted record, with its header (RFC 8446 §5.2).
 const RECORD: usize = 5 + (1 << 14) + 256;
 /// Number of bytes after which the peer is asked for new keys. AES-GCM allows 2^24 records (RFC 8446 §5.5): this stays below it if a
@@ -165,7 +168,10 @@ impl State {
         loop {
             match self.connection.reader().read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // At the end, rustls returns `Ok(0)` if the peer has sent close_notify, and otherwise `UnexpectedEof`.
+                // rustls returns `Ok(0)` at the end if the peer has sent close_notify, and otherwise this error.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Err(io::Error::new(error.kind(), "the stream of TLS was cut off"));
+                }
                 result => {
                     self.renew_keys(*result.as_ref().unwrap_or(&0), below);
                     return result;
@@ -351,12 +357,22 @@ impl Socket for TlsSocket {
     }
 
     fn limit_pacing(&self, rate: Option<Rate>) -> io::Result<()> {
-        self.below.limit_pacing(rate)
+        // The limit is one of payload, and the socket below also sends the frames of the records.
+        let with_frames = |rate: Rate| {
+            let bits = rate.bits_per_second();
+            Rate::from_bits_per_second(bits + bits * FRAME / PAYLOAD).unwrap_or(Rate::MAX)
+        };
+        self.below.limit_pacing(rate.map(with_frames))
     }
 
     fn set_receive_low_water(&self, bytes: usize) -> io::Result<()> {
         // A part of a record may have been read already, and does not arrive at the socket below again.
         self.below.set_receive_low_water(bytes.saturating_sub(RECORD).max(1))
+    }
+
+    fn encryption(&self) -> Option<String> {
+        let suite = self.state().connection.negotiated_cipher_suite()?.suite();
+        Some(suite.as_str().map_or_else(|| format!("{suite:?}"), str::to_owned))
     }
 
     fn interface(&self) -> Option<Interface> {

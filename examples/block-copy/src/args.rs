@@ -50,7 +50,7 @@ pub struct Args {
     ///
     /// iscsis:// in place of iscsi:// encrypts the connections by TLS 1.3, up to a tunnel in front of the target.
     ///
-    /// An NBD export is nbd://HOST:PORT/EXPORT, or nbd+unix:///EXPORT?socket=PATH.
+    /// An NBD export is nbd://HOST:PORT/EXPORT, nbds:// for TLS, or nbd+unix:///EXPORT?socket=PATH.
     ///
     /// volume:FILE is several units as one device, as FILE describes them: see `iscsi-util volume`.
     pub source: OsString,

@@ -1,6 +1,7 @@
 //! Parses the locations that the command line names.
 
 mod like_url;
+pub(crate) mod nbd_tls;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -52,7 +53,8 @@ impl Location {
             .into()),
             Some("-") => Ok(Self::Standard),
             Some(text) if NbdUri::is_meant_by(text) => {
-                text.parse().map(Self::Export).map_err(|cause: NbdError| Error::Nbd { side, cause })
+                let uri = text.parse().and_then(nbd_tls::provide);
+                uri.map(Self::Export).map_err(|cause: NbdError| Error::Nbd { side, cause })
             }
             Some(text) if text.contains("://") => {
                 let url = place::parse_url(text)

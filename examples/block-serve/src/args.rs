@@ -1,5 +1,6 @@
 //! The arguments of the command line.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
@@ -41,6 +42,9 @@ pub struct Args {
     /// The clients.
     #[command(flatten)]
     pub clients: ClientArgs,
+    /// TLS of the clients.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// The writes and reads in memory.
     #[command(flatten)]
     pub buffers: BufferArgs,
@@ -64,8 +68,8 @@ pub struct ClientArgs {
     /// Where to listen: unix:/PATH or tcp:HOST:PORT; may be repeated.
     ///
     /// Without the option the program takes the sockets that its parent hands over (LISTEN_FDS). NBD has no passwords:
-    /// a client that reaches the address reads and writes the unit. A Unix socket admits processes of the same user,
-    /// unless --socket-mode says otherwise.
+    /// a client that reaches the address reads and writes the unit, unless --tls-ca asks for its certificate. A Unix socket
+    /// admits processes of the same user, unless --socket-mode says otherwise.
     #[arg(long, short, value_name = "ADDRESS", help_heading = heading::CLIENTS)]
     pub listen: Vec<Address>,
     /// Permissions of Unix sockets, octal.
@@ -95,6 +99,42 @@ pub struct ClientArgs {
     /// End when the last client has disconnected.
     #[arg(long, help_heading = heading::CLIENTS)]
     pub until_last: bool,
+}
+
+/// How the connections of clients are encrypted.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct TlsArgs {
+    /// Whether clients use TLS 1.3.
+    ///
+    /// The default is `require` with --tls-cert, and `off` without. `require` refuses clients without TLS before they learn
+    /// the name of the export. `allow` serves them as well: then anyone on the way can keep a client from using TLS.
+    #[arg(long, value_name = "MODE", value_enum, help_heading = heading::CLIENTS)]
+    pub tls: Option<TlsMode>,
+    /// Certificate of this server (PEM).
+    ///
+    /// Those of intermediate authorities follow it in the file. When the file changes, new clients get the new certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = heading::CLIENTS)]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = heading::CLIENTS)]
+    pub tls_key: Option<PathBuf>,
+    /// Authorities of the clients' certificates (PEM).
+    ///
+    /// A client that starts TLS without a certificate of one of these is refused. Without the option each client is accepted.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = heading::CLIENTS)]
+    pub tls_ca: Option<PathBuf>,
+}
+
+/// Whether clients use TLS.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum TlsMode {
+    /// TLS is refused.
+    Off,
+    /// Clients with and without TLS are served.
+    Allow,
+    /// Clients without TLS are refused.
+    Require,
 }
 
 /// What is kept in memory of writes and reads.
@@ -151,6 +191,21 @@ pub struct LinkArgs {
     /// The default is made from the name and the identity of this host.
     #[arg(long, value_name = "IQN", help_heading = heading::LINK)]
     pub initiator_name: Option<String>,
+}
+
+impl TlsArgs {
+    /// Checks the options together. The error is a sentence.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        match self.tls {
+            Some(TlsMode::Allow | TlsMode::Require) if self.tls_cert.is_none() => {
+                Err("--tls needs --tls-cert and --tls-key")
+            }
+            Some(TlsMode::Allow) if self.tls_ca.is_some() => {
+                Err("--tls-ca has no effect on clients without TLS; write --tls require")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Args {
@@ -213,6 +268,30 @@ mod tests {
             let parsed = Args::try_parse_from([&["block-serve", "url"], arguments].concat());
             assert_eq!(parsed.unwrap().buffers(), buffers, "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn options_of_tls_that_contradict_each_other_are_refused() {
+        let files = ["--tls-cert", "c", "--tls-key", "k"];
+        let parse = |arguments: &[&str]| {
+            let parsed = Args::try_parse_from([&["block-serve", "url"], arguments].concat());
+            parsed.map_err(drop).and_then(|args| args.tls.check().map_err(drop))
+        };
+        for arguments in [
+            &["--tls", "require"][..],
+            &["--tls", "allow"],
+            &["--tls", "yes"],
+            &["--tls-cert", "c"],
+            &["--tls-key", "k"],
+            &["--tls-ca", "a"],
+        ] {
+            assert!(parse(arguments).is_err(), "{arguments:?}");
+        }
+        assert!(parse(&[&files[..], &["--tls", "allow", "--tls-ca", "a"]].concat()).is_err());
+        for arguments in [&[][..], &["--tls", "off"], &["--tls", "require", "--tls-ca", "a"]] {
+            assert!(parse(&[&files[..], arguments].concat()).is_ok(), "{arguments:?}");
+        }
+        assert!(parse(&["--tls", "off"]).is_ok());
     }
 
     #[test]

@@ -11,15 +11,17 @@ use iscsi_nbd::server::{
 };
 use iscsi_nbd::{Command, Export, OptionError, ProtocolError, Request};
 use thiserror::Error as ThisError;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 
+use crate::listen::Stream;
 use crate::memory::{Held, Memory, Share};
 use crate::outbox::{self, Reply};
 use crate::pace::Pace;
 use crate::requests::Requests;
 use crate::stop::Stop;
+use crate::tls::ClientTls;
 
 /// Time limit of a handshake. During the handshake a connection takes a place that another client could use.
 const HANDSHAKE: Duration = Duration::from_secs(30);
@@ -66,6 +68,7 @@ enum End {
 /// Parts of the server that a connection uses.
 pub(crate) struct Client {
     pub(crate) export: Arc<Export>,
+    pub(crate) tls: Arc<ClientTls>,
     pub(crate) memory: Memory,
     pub(crate) stop: Stop,
 }
@@ -74,17 +77,16 @@ impl Client {
     /// Serves the connection to its end. `begin` is called after the handshake.
     pub(crate) async fn serve(
         &self,
-        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        stream: Box<dyn Stream>,
         begin: impl FnOnce(&Negotiated, &Transmission) -> Requests,
     ) -> Result<(), Broken> {
-        let (mut reader, mut writer) = tokio::io::split(stream);
         let mut input = BytesMut::new();
-        let handshake = self.shake_hands(&mut reader, &mut writer, &mut input);
-        let handshake = self.stop.unless(timeout(HANDSHAKE, handshake)).await;
-        let Some(handshake) = handshake else { return Ok(()) };
-        let Some(negotiated) = handshake.map_err(|_| Broken::SlowHandshake)?? else {
+        let handshake = timeout(HANDSHAKE, self.shake_hands(stream, &mut input));
+        let Some(handshake) = self.stop.unless(handshake).await else { return Ok(()) };
+        let Some((negotiated, stream)) = handshake.map_err(|_| Broken::SlowHandshake)?? else {
             return Ok(());
         };
+        let (mut reader, writer) = tokio::io::split(stream);
         // The handshake may have left a large input buffer. Thousands of clients may be idle, so each gets a
         // small one.
         let input = BytesMut::from(&input[..]);
@@ -121,30 +123,34 @@ impl Client {
         Ok(sent?)
     }
 
-    /// Returns the negotiated options; `None` if the client aborts the handshake.
+    /// Returns the negotiated options, and the stream, which is encrypted if the client has started TLS; `None` if the client aborts
+    /// the handshake.
     async fn shake_hands(
         &self,
-        reader: &mut (impl AsyncRead + Unpin),
-        writer: &mut (impl AsyncWrite + Unpin),
+        mut stream: Box<dyn Stream>,
         input: &mut BytesMut,
-    ) -> Result<Option<Negotiated>, Broken> {
-        let mut handshake = Handshake::new();
+    ) -> Result<Option<(Negotiated, Box<dyn Stream>)>, Broken> {
+        let mut handshake = Handshake::new().with_tls(self.tls.policy());
         loop {
             let received = handshake.receive(input);
             if let Ok(Some(event)) = &received {
                 self.answer_option(&mut handshake, event);
             }
             while let Some(bytes) = handshake.poll_transmit() {
-                writer.write_all(&bytes).await?;
+                stream.write_all(&bytes).await?;
             }
+            stream.flush().await?;
             match received? {
-                Some(HandshakeEvent::Negotiated(negotiated)) => return Ok(Some(negotiated)),
+                Some(HandshakeEvent::Negotiated(negotiated)) => {
+                    return Ok(Some((negotiated, stream)));
+                }
                 Some(HandshakeEvent::Aborted) => return Ok(None),
+                Some(HandshakeEvent::StartTls) => stream = self.tls.accept(stream).await?,
                 Some(HandshakeEvent::List | HandshakeEvent::Export(_)) => continue,
                 None => {}
             }
             input.reserve(INPUT_LEN);
-            if reader.read_buf(input).await? == 0 {
+            if stream.read_buf(input).await? == 0 {
                 return Ok(None);
             }
         }
@@ -161,7 +167,7 @@ impl Client {
                 handshake.answer_export(Export::clone(&self.export));
             }
             HandshakeEvent::Export(_) => handshake.refuse(OptionError::Unknown),
-            HandshakeEvent::Negotiated(_) | HandshakeEvent::Aborted => {}
+            HandshakeEvent::StartTls | HandshakeEvent::Negotiated(_) | HandshakeEvent::Aborted => {}
         }
     }
 }
@@ -303,6 +309,8 @@ mod tests {
     use super::*;
     use crate::export::describe;
     use crate::pace::PERIOD;
+    #[cfg(feature = "tls")]
+    use crate::{args::TlsMode, tls::tests::Certificate};
 
     #[derive(Debug)]
     struct Nothing;
@@ -331,7 +339,8 @@ mod tests {
 
     fn client(stop: Stop) -> Client {
         let export = Arc::new(describe(&Nothing, "", false));
-        Client { export, memory: Memory::new(128 << 20, 64), stop }
+        let tls = Arc::default();
+        Client { export, tls, memory: Memory::new(128 << 20, 64), stop }
     }
 
     fn requests(negotiated: &Negotiated, transmission: &Transmission) -> Requests {
@@ -353,10 +362,16 @@ mod tests {
     async fn served<T>(
         does: impl AsyncFnOnce(&mut DuplexStream) -> T,
     ) -> (T, Result<(), Broken>, Duration) {
-        let client = client(Stop::never());
+        served_by(client(Stop::never()), does).await
+    }
+
+    async fn served_by<T>(
+        client: Client,
+        does: impl AsyncFnOnce(&mut DuplexStream) -> T,
+    ) -> (T, Result<(), Broken>, Duration) {
         let (mine, mut theirs) = tokio::io::duplex(1 << 16);
         let start = Instant::now();
-        let served = timeout(Duration::from_secs(600), client.serve(mine, requests));
+        let served = timeout(Duration::from_secs(600), client.serve(Box::new(mine), requests));
         let served = async { (served.await.unwrap_or(Ok(())), start.elapsed()) };
         // The client stays connected after `does` has ended.
         let (done, (ended, after)) = tokio::join!(does(&mut theirs), served);
@@ -466,5 +481,87 @@ mod tests {
         let (said, ended, _) = send_words(&request(99, 0).repeat(REQUESTS)).await;
         assert_eq!(said.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         assert!(is_slow(&ended), "{ended:?}");
+    }
+
+    /// NBD_OPT_STARTTLS, and the reply that accepts it.
+    #[cfg(feature = "tls")]
+    const START: &[u8] = b"IHAVEOPT\0\0\0\x05\0\0\0\0";
+    #[cfg(feature = "tls")]
+    const STARTED: &[u8] = b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x05\0\0\0\x01\0\0\0\0";
+
+    /// Starts TLS at a server that requires it, and executes `does` after the server has agreed.
+    #[cfg(feature = "tls")]
+    async fn tls_started<T>(
+        certificate: &Certificate,
+        does: impl AsyncFnOnce(&mut DuplexStream) -> T,
+    ) -> (T, Result<(), Broken>, Duration) {
+        let tls = Arc::new(certificate.serve(TlsMode::Require));
+        let client = Client { tls, ..client(Stop::never()) };
+        served_by(client, async |stream| {
+            stream.write_all(&[&[0, 0, 0, 3], START].concat()).await.unwrap();
+            let mut answer = [0; 18 + 20];
+            stream.read_exact(&mut answer).await.unwrap();
+            assert_eq!(answer[18..], *STARTED);
+            does(stream).await
+        })
+        .await
+    }
+
+    #[cfg(feature = "tls")]
+    #[tokio::test(start_paused = true)]
+    async fn a_client_learns_of_the_export_over_tls_only() {
+        let certificate = Certificate::new();
+        let tls = Arc::new(certificate.serve(TlsMode::Require));
+        let client = Client { tls, ..client(Stop::never()) };
+        // NBD_OPT_LIST, and NBD_OPT_GO for the default export.
+        let asks =
+            [&b"IHAVEOPT\0\0\0\x03\0\0\0\0"[..], b"IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0"];
+        let (answers, ended, _) = served_by(client, async |stream| {
+            stream.write_all(&[&[0, 0, 0, 3], asks.concat().as_slice()].concat()).await.unwrap();
+            let mut answers = [0; 18 + 2 * 20];
+            stream.read_exact(&mut answers).await.unwrap();
+            // NBD_OPT_ABORT.
+            stream.write_all(b"IHAVEOPT\0\0\0\x02\0\0\0\0").await.unwrap();
+            stream.read_exact(&mut [0; 20]).await.unwrap();
+            answers
+        })
+        .await;
+        ended.unwrap();
+        for (answer, option) in answers[18..].chunks(20).zip([3, 7]) {
+            // NBD_REP_ERR_TLS_REQD, without data.
+            assert_eq!(answer[8..], [0, 0, 0, option, 0x80, 0, 0, 5, 0, 0, 0, 0]);
+        }
+
+        let (size, ended, _) = tls_started(&certificate, async |stream| {
+            let mut stream = certificate.secure(stream).await;
+            stream.write_all(&HELLO[4..]).await.unwrap();
+            let mut export = [0; 10];
+            stream.read_exact(&mut export).await.unwrap();
+            // NBD_CMD_DISC.
+            stream.write_all(&request(2, 0)).await.unwrap();
+            stream.flush().await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.unwrap();
+            export
+        })
+        .await;
+        ended.unwrap();
+        assert_eq!(size[..8], (1_u64 << 30).to_be_bytes());
+    }
+
+    #[cfg(feature = "tls")]
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_go_on_with_tls_is_let_go() {
+        let certificate = Certificate::new();
+        let ((), ended, after) = tls_started(&certificate, async |_| ()).await;
+        assert!(matches!(ended, Err(Broken::SlowHandshake)), "{ended:?}");
+        assert_eq!(after, HANDSHAKE);
+        let ((), ended, _) = tls_started(&certificate, async |stream| {
+            stream.write_all(b"IHAVEOPT\0\0\0\x03\0\0\0\0").await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.unwrap();
+        })
+        .await;
+        let is_refused =
+            matches!(&ended, Err(Broken::Io(error)) if error.kind() == io::ErrorKind::InvalidData);
+        assert!(is_refused, "{ended:?}");
     }
 }

@@ -44,6 +44,9 @@ pub enum Error {
     /// The sockets that were handed over cannot be used.
     #[error("a socket that was handed over (LISTEN_FDS): {0}")]
     Inherited(io::Error),
+    /// The files for TLS cannot be used, or this program has no TLS.
+    #[error("TLS of the clients cannot be used: {0}; check --tls-cert, --tls-key and --tls-ca")]
+    Tls(io::Error),
     /// Writes of clients may be lost, and no client has received an error for them.
     #[error("what clients have written may be lost: {}", .0.sentence())]
     Flush(DeviceError),
@@ -60,6 +63,7 @@ impl Error {
             | Self::Listen { .. }
             | Self::Taken(_)
             | Self::Inherited(_)
+            | Self::Tls(_)
             | Self::Flush(_) => 1,
         }
     }
@@ -72,7 +76,9 @@ impl Error {
             Self::Initiator(cause) => cause.fault().into(),
             Self::Volume(cause) => cause.kind(),
             Self::Flush(cause) => cause.into(),
-            Self::Listen { .. } | Self::Taken(_) | Self::Inherited(_) => Kind::System,
+            Self::Listen { .. } | Self::Taken(_) | Self::Inherited(_) | Self::Tls(_) => {
+                Kind::System
+            }
         }
     }
 

@@ -1,15 +1,17 @@
 //! Refuses clients while all places are taken.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_nbd::OptionError;
 use iscsi_nbd::server::{Handshake, HandshakeEvent};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::connection::INPUT_LEN;
-use crate::listen::Visitor;
+use crate::listen::{Stream, Visitor};
+use crate::tls::ClientTls;
 
 /// Maximum number of clients to which the reason is sent concurrently. The connections of further clients are
 /// closed without a message.
@@ -26,13 +28,14 @@ const MESSAGE: &str =
 #[derive(Debug)]
 pub(crate) struct FullHouse {
     max_clients: usize,
+    tls: Arc<ClientTls>,
     refusing: JoinSet<()>,
     lines: Seldom,
 }
 
 impl FullHouse {
-    pub(crate) fn new(max_clients: usize) -> Self {
-        Self { max_clients, refusing: JoinSet::new(), lines: Seldom::default() }
+    pub(crate) fn new(max_clients: usize, tls: Arc<ClientTls>) -> Self {
+        Self { max_clients, tls, refusing: JoinSet::new(), lines: Seldom::default() }
     }
 
     /// Refuses a client.
@@ -46,19 +49,21 @@ impl FullHouse {
         }
         while self.refusing.try_join_next().is_some() {}
         if self.refusing.len() < MAX_REFUSALS {
-            self.refusing.spawn(async move { refuse_client(visitor.into_parts().0).await });
+            let tls = Arc::clone(&self.tls);
+            self.refusing.spawn(async move { refuse_client(visitor.into_parts().0, &tls).await });
         }
     }
 }
 
-/// Sends the reason as the reply to the first options of a client.
-async fn refuse_client(stream: impl AsyncRead + AsyncWrite + Unpin) {
+/// Sends the reason as the reply to the first options of a client; after STARTTLS over the encrypted connection.
+async fn refuse_client(stream: Box<dyn Stream>, tls: &ClientTls) {
     // The client is refused whether or not it receives the reason.
-    drop(timeout(REFUSAL_TIMEOUT, refuse_all(stream)).await);
+    drop(timeout(REFUSAL_TIMEOUT, refuse_all(stream, tls)).await);
 }
 
-async fn refuse_all(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
-    let (mut handshake, mut input) = (Handshake::new(), bytes::BytesMut::new());
+async fn refuse_all(mut stream: Box<dyn Stream>, tls: &ClientTls) -> std::io::Result<()> {
+    let mut handshake = Handshake::new().with_tls(tls.policy());
+    let mut input = bytes::BytesMut::new();
     loop {
         let received = handshake.receive(&mut input);
         if let Ok(Some(HandshakeEvent::List | HandshakeEvent::Export(_))) = &received {
@@ -67,8 +72,10 @@ async fn refuse_all(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io:
         while let Some(bytes) = handshake.poll_transmit() {
             stream.write_all(&bytes).await?;
         }
+        stream.flush().await?;
         match received {
             Ok(Some(HandshakeEvent::List | HandshakeEvent::Export(_))) => continue,
+            Ok(Some(HandshakeEvent::StartTls)) => stream = tls.accept(stream).await?,
             Ok(Some(HandshakeEvent::Negotiated(_) | HandshakeEvent::Aborted)) | Err(_) => {
                 return stream.shutdown().await;
             }
@@ -102,10 +109,14 @@ impl Seldom {
 
 #[cfg(test)]
 mod tests {
-    use iscsi_nbd::client::{Goal, Handshake as ClientHandshake, HandshakeError};
+    use iscsi_nbd::client::{Goal, Handshake as ClientHandshake, HandshakeError, HandshakeOutcome};
+    use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
+    use tokio::task::JoinHandle;
     use tokio::time::advance;
 
     use super::*;
+    #[cfg(feature = "tls")]
+    use crate::{args::TlsMode, tls::tests::Certificate};
 
     #[tokio::test(start_paused = true)]
     async fn a_line_counts_what_came_since_the_last() {
@@ -119,36 +130,64 @@ mod tests {
         assert_eq!(lines.count(), None);
     }
 
-    /// Returns the error that this project's NBD client gets, or `None` if the connection is closed without an
+    fn goals() -> [Goal; 2] {
+        [Goal::Export { name: "disk".to_owned(), contexts: Vec::new() }, Goal::List]
+    }
+
+    /// Returns the error that this project's NBD client gets, or `None` if the connection is closed, or TLS is started, without an
     /// error.
-    async fn client_error(goal: Goal) -> Option<HandshakeError> {
-        let (mine, mut theirs) = tokio::io::duplex(1 << 16);
-        let refusing = tokio::spawn(refuse_client(mine));
-        let (mut handshake, mut input) = (ClientHandshake::new(goal), bytes::BytesMut::new());
-        let error = loop {
+    async fn client_error(
+        handshake: &mut ClientHandshake,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ) -> Option<HandshakeError> {
+        let mut input = bytes::BytesMut::new();
+        loop {
             let received = handshake.receive(&mut input);
             while let Some(bytes) = handshake.poll_transmit() {
-                theirs.write_all(&bytes).await.unwrap();
+                stream.write_all(&bytes).await.unwrap();
             }
+            stream.flush().await.unwrap();
             match received {
+                Ok(Some(HandshakeOutcome::StartTls)) => return None,
                 Ok(outcome) => assert_eq!(outcome, None),
-                Err(error) => break Some(error),
+                Err(error) => return Some(error),
             }
-            if theirs.read_buf(&mut input).await.unwrap() == 0 {
-                break None;
+            if stream.read_buf(&mut input).await.unwrap() == 0 {
+                return None;
             }
-        };
-        drop(theirs);
-        refusing.await.unwrap();
-        error
+        }
+    }
+
+    fn refuse(tls: ClientTls) -> (DuplexStream, JoinHandle<()>) {
+        let (mine, theirs) = tokio::io::duplex(1 << 16);
+        (theirs, tokio::spawn(async move { refuse_client(Box::new(mine), &tls).await }))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_hears_why_it_is_refused() {
-        let export = Goal::Export { name: "disk".to_owned(), contexts: Vec::new() };
-        for goal in [export, Goal::List] {
-            let error = client_error(goal).await.expect("it is told");
+        for goal in goals() {
+            let (mut stream, refusing) = refuse(ClientTls::default());
+            let mut handshake = ClientHandshake::new(goal);
+            let error = client_error(&mut handshake, &mut stream).await.expect("it is told");
             assert!(error.to_string().contains("--max-clients"), "{error}");
+            drop(stream);
+            refusing.await.unwrap();
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[tokio::test(start_paused = true)]
+    async fn a_client_over_tls_hears_why_it_is_refused() {
+        let certificate = Certificate::new();
+        for (mode, goal) in [TlsMode::Allow, TlsMode::Require].into_iter().zip(goals()) {
+            let (mut stream, refusing) = refuse(certificate.serve(mode));
+            let mut handshake = ClientHandshake::new(goal).over_tls();
+            assert_eq!(client_error(&mut handshake, &mut stream).await, None);
+            let mut stream = certificate.secure(stream).await;
+            let error = client_error(&mut handshake, &mut stream).await.expect("it is told");
+            assert!(error.to_string().contains("--max-clients"), "{error}");
+            drop(stream);
+            refusing.await.unwrap();
         }
     }
 
@@ -157,9 +196,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_old_client_and_one_that_says_nothing_are_hung_up_on() {
         for words in [&b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0"[..], b""] {
-            let (mine, mut theirs) = tokio::io::duplex(1 << 16);
             let begun = Instant::now();
-            let refusing = tokio::spawn(refuse_client(mine));
+            let (mut theirs, refusing) = refuse(ClientTls::default());
             theirs.write_all(words).await.unwrap();
             let mut answer = Vec::new();
             theirs.read_to_end(&mut answer).await.unwrap();

@@ -24,6 +24,7 @@ mod requests;
 mod resizes;
 mod serve;
 mod server;
+mod tls;
 pub mod write_behind;
 
 pub use args::Args;
@@ -35,3 +36,4 @@ pub use layers::Layers;
 pub use listen::{Address, Entrance, Listener, Visitor};
 pub use serve::Ready;
 pub use server::{Server, ServerStats};
+pub use tls::ClientTls;

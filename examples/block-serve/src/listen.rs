@@ -84,7 +84,7 @@ pub trait Entrance: fmt::Debug + Send + Sync {
 }
 
 /// The bytes of a client in both directions.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
@@ -104,7 +104,7 @@ impl Visitor {
     }
 
     /// Returns the stream and the name of the client.
-    pub(crate) fn into_parts(self) -> (impl AsyncRead + AsyncWrite + Send + Unpin, String) {
+    pub(crate) fn into_parts(self) -> (Box<dyn Stream>, String) {
         (self.stream, self.name)
     }
 }

@@ -48,6 +48,7 @@ pub(crate) async fn send_all(
         }
         send(&mut stream, &together, &mut pace, stop).await?;
         together.clear();
+        flush(&mut stream, &mut pace, stop).await?;
     }
     stream.shutdown().await
 }
@@ -84,6 +85,21 @@ async fn send(
         bytes = &bytes[sent..];
     }
     Ok(())
+}
+
+/// Sends the bytes that an encrypted stream has taken and not sent yet. Returns an error if the client takes them too slowly.
+async fn flush(
+    stream: &mut (impl AsyncWrite + Unpin),
+    pace: &mut Pace,
+    stop: &Stop,
+) -> io::Result<()> {
+    loop {
+        tokio::select! {
+            biased;
+            flushed = pace.wait(async { stream.flush().await.map(|()| 0) }) => return flushed.map(drop),
+            () = stop.requested(), if !pace.is_last() => pace.hurry(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -246,7 +246,9 @@ mod tests {
                     return Transmission::new(&negotiated).replies();
                 }
                 HandshakeEvent::Export(_) => handshake.answer_export(describe(device, "", false)),
-                HandshakeEvent::List | HandshakeEvent::Aborted => unreachable!(),
+                HandshakeEvent::List | HandshakeEvent::StartTls | HandshakeEvent::Aborted => {
+                    unreachable!()
+                }
             }
         }
     }

@@ -18,6 +18,7 @@ use crate::listen::{Address, Listener};
 use crate::resizes;
 use crate::server::Server;
 use crate::stop::Stop;
+use crate::tls::ClientTls;
 
 /// Interval at which an idle unit is polled for changes, unless the URL sets another interval.
 const POLL: Duration = Duration::from_secs(30);
@@ -42,6 +43,8 @@ impl Ready {
     /// If the program cannot listen, or the unit cannot be opened.
     pub fn prepare<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Self, Error>> {
         boxed(async move {
+            args.tls.check().map_err(ProgramError::usage)?;
+            let tls = ClientTls::new(&args.tls)?;
             // The sockets come first: early clients then wait, and a second server fails immediately.
             let listeners = listen(args).await?;
             let opened = stop.unless(open(args)).await.ok_or(ProgramError::Interrupted)??;
@@ -49,7 +52,7 @@ impl Ready {
             let export = describe(&*opened.handle(), &args.clients.export, args.clients.read_only);
             let layers = Layers::new(opened, window, cache);
             let memory = u32::try_from(args.buffers.memory.0).unwrap_or(u32::MAX);
-            let server = Server::new(layers, export, memory, max_clients(args));
+            let server = Server::new(layers, export, tls, memory, max_clients(args));
             let (own, ends_with_last) = (args.clients.listen.len(), args.clients.until_last);
             Ok(Self { server, listeners, own, ends_with_last })
         })

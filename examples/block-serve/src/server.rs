@@ -21,6 +21,7 @@ use crate::losses::{self, Losses};
 use crate::memory::{MAX_CLIENTS, Memory};
 use crate::requests::{Counters, Requests};
 use crate::stop::Stop;
+use crate::tls::ClientTls;
 
 /// Pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -30,6 +31,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Server {
     layers: Layers,
     export: Arc<Export>,
+    tls: Arc<ClientTls>,
     memory: Memory,
     losses: Losses,
     has_cache: bool,
@@ -60,7 +62,13 @@ impl Server {
     /// than 128 MiB counts as 128 MiB. If `max_clients` clients are connected (at most 4096), further clients
     /// are refused.
     #[must_use]
-    pub fn new(layers: Layers, export: Export, memory: u32, max_clients: usize) -> Arc<Self> {
+    pub fn new(
+        layers: Layers,
+        export: Export,
+        tls: ClientTls,
+        memory: u32,
+        max_clients: usize,
+    ) -> Arc<Self> {
         let has_cache = layers.cache_stats().is_some();
         let counters = Arc::default();
         let max_clients = max_clients.clamp(1, MAX_CLIENTS);
@@ -69,6 +77,7 @@ impl Server {
         Arc::new(Self {
             layers,
             export,
+            tls: Arc::new(tls),
             memory,
             losses,
             has_cache,
@@ -87,7 +96,7 @@ impl Server {
         ends_with_last: bool,
     ) {
         let mut clients = JoinSet::new();
-        let mut full_house = FullHouse::new(self.max_clients);
+        let mut full_house = FullHouse::new(self.max_clients, Arc::clone(&self.tls));
         loop {
             tokio::select! {
                 biased;
@@ -180,7 +189,8 @@ impl Server {
 
     async fn serve(self: Arc<Self>, visitor: Visitor, stop: Stop) {
         let (stream, who) = visitor.into_parts();
-        let client = Client { export: Arc::clone(&self.export), memory: self.memory.clone(), stop };
+        let (export, tls) = (Arc::clone(&self.export), Arc::clone(&self.tls));
+        let client = Client { export, tls, memory: self.memory.clone(), stop };
         let mut is_stranger = true;
         let served = client.serve(stream, |negotiated, transmission| {
             is_stranger = false;

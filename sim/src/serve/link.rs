@@ -149,7 +149,9 @@ async fn negotiate(
         }
         match outcome {
             Some(HandshakeOutcome::Negotiated(negotiated)) => return Ok(negotiated),
-            Some(HandshakeOutcome::Exports(_)) => return Err(io::ErrorKind::InvalidData.into()),
+            Some(HandshakeOutcome::Exports(_) | HandshakeOutcome::StartTls) => {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
             None => {}
         }
         if stream.read_buf(input).await? == 0 {

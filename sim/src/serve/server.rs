@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use block_serve::{Error, Layers, Server, Stop, StopButton, Visitor, describe};
+use block_serve::{ClientTls, Error, Layers, Server, Stop, StopButton, Visitor, describe};
 use iscsi_initiator::Disk;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -136,7 +136,13 @@ impl Running {
         let cache = rng.pick(&caches).copied().unwrap_or(0);
         shared.lock().trace.record("a server starts", &[number as u64, window.into(), cache]);
         let export = describe(&disk, "", false);
-        let server = Server::new(Layers::new(disk, window, cache), export, MEMORY, usize::MAX);
+        let server = Server::new(
+            Layers::new(disk, window, cache),
+            export,
+            ClientTls::default(),
+            MEMORY,
+            usize::MAX,
+        );
         let (visitors, door) = Door::new();
         let (button, stop) = Stop::new();
         let serving = {

@@ -50,6 +50,15 @@ fn exports() -> Vec<Row> {
         NbdError::Uri("the host is missing"),
         NbdError::BitmapForm,
         NbdError::Tls,
+        NbdError::TlsOptions(text("ca.pem holds no certificate")),
+        NbdError::NotTrusted {
+            place: text(PLACE),
+            reason: text("no trusted authority has issued its certificate"),
+        },
+        NbdError::TlsEnded {
+            place: text(PLACE),
+            reason: text("received fatal alert: CertificateRequired"),
+        },
         connect(io::ErrorKind::ConnectionRefused),
         NbdError::Connect { place: text("disk.sock"), cause: io::ErrorKind::NotFound.into() },
         NbdError::Connect {
@@ -100,7 +109,8 @@ fn refusals() -> Vec<Row> {
 
 fn handshakes() -> Vec<Row> {
     let magic = ProtocolError::Magic { message: "greeting", value: 0x4854_5450_2f31_2e31 };
-    let causes = [HandshakeError::TooOld, HandshakeError::Oldstyle, magic.into()];
+    let causes =
+        [HandshakeError::NoTls, HandshakeError::TooOld, HandshakeError::Oldstyle, magic.into()];
     let row = |cause: HandshakeError| {
         let error = of_handshake(cause.clone());
         Row::of(&cause, &error, error.advice().map(words))

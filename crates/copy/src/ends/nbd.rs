@@ -14,6 +14,7 @@ mod reopening;
 mod sameness;
 mod silence;
 mod socket;
+mod tls;
 mod uri;
 mod writes;
 
@@ -27,6 +28,7 @@ use thiserror::Error;
 pub use advice::NbdAdvice;
 pub use device::NbdDevice;
 pub use dirty_bitmap::DirtyBitmap;
+pub use tls::{NbdStream, NbdTls};
 pub use uri::NbdUri;
 
 /// Reasons why an export cannot be opened, or is lost. The text states the fact; [`advice`](Self::advice)
@@ -40,9 +42,28 @@ pub enum NbdError {
     /// The text is not the URI of an export with the name of a dirty bitmap.
     #[error("it names no dirty bitmap")]
     BitmapForm,
-    /// The URI asks for TLS.
-    #[error("TLS is not supported")]
+    /// The URI asks for TLS, and nothing encrypts its connections ([`NbdUri::with_tls`]).
+    #[error("the URI asks for TLS, but this program provides none")]
     Tls,
+    /// The options that the URI gives for TLS cannot be used.
+    #[error("TLS cannot be used: {0}")]
+    TlsOptions(String),
+    /// The server does not prove to be the one that the URI names.
+    #[error("the NBD server at {place} is not trusted: {reason}")]
+    NotTrusted {
+        /// Address of the server.
+        place: String,
+        /// Reason, in the words of the TLS library.
+        reason: String,
+    },
+    /// The connection was encrypted, and the server has ended it before the export was open.
+    #[error("the NBD server at {place} has ended the encrypted connection: {reason}")]
+    TlsEnded {
+        /// Address of the server.
+        place: String,
+        /// Reason, in the words of the TLS library.
+        reason: String,
+    },
     /// No connection was made, or it failed before the export was open.
     #[error("{}", no_connection(.place, .cause))]
     Connect {

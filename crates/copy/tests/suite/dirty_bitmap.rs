@@ -64,7 +64,8 @@ impl Server {
             match event {
                 Some(HandshakeEvent::Export(_)) => handshake.answer_export(self.export()),
                 Some(HandshakeEvent::Negotiated(negotiated)) => break negotiated,
-                Some(HandshakeEvent::List | HandshakeEvent::Aborted) | None => {}
+                Some(HandshakeEvent::List | HandshakeEvent::StartTls | HandshakeEvent::Aborted)
+                | None => {}
             }
             while let Some(bytes) = handshake.poll_transmit() {
                 stream.write_all(&bytes).await.unwrap();

@@ -20,6 +20,7 @@ mod forecast;
 mod late_writes;
 mod nbd;
 mod nbd_outages;
+mod nbd_tls;
 mod passes;
 mod pipes;
 mod questions;

@@ -31,6 +31,23 @@ pub(super) struct UrlOptions {
     pub(super) parameters: Parameters,
 }
 
+impl TlsOptions {
+    /// Reads the options from names and values, as in a URL: `tls_ca`, `tls_name`, `tls_pin`, `tls_cert`, `tls_key`. For other protocols
+    /// than iSCSI whose URLs have the same options.
+    ///
+    /// # Errors
+    /// An option is unknown, has a value that is not allowed, or does not fit the others.
+    pub fn from_pairs<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, UrlError> {
+        let mut options = UrlOptions::default();
+        for (name, value) in pairs {
+            options.set_of_tls(name, value)?;
+        }
+        Ok(options.tls.check(true)?.unwrap_or_default())
+    }
+}
+
 impl UrlOptions {
     /// Parses `option=value` pairs that are separated by `&`.
     pub(super) fn parse(text: &str) -> Result<Self, UrlError> {

@@ -43,6 +43,9 @@ pub enum HandshakeOutcome {
     Exports(Vec<ListedExport>),
     /// Transmission has begun; the rest of the input belongs to it.
     Negotiated(Negotiated),
+    /// The server is ready for the handshake of TLS, for [`Handshake::over_tls`]. Encrypt the connection, then call
+    /// [`Handshake::receive`] again. There is no output before that, and the input is empty.
+    StartTls,
 }
 
 /// An export as a server lists it.
@@ -69,6 +72,9 @@ pub enum HandshakeError {
     /// The server is too old to list its exports: it does not support the "fixed newstyle" handshake.
     #[error("the server is too old to list its exports")]
     TooOld,
+    /// The server does not support TLS, or is configured without it.
+    #[error("the server offers no TLS")]
+    NoTls,
     /// The server uses the "oldstyle" handshake, which has no options.
     #[error("the server speaks the oldstyle protocol")]
     Oldstyle,
@@ -80,12 +86,14 @@ pub enum HandshakeError {
 /// The handshake of one connection: fixed newstyle, or newstyle where the server supports nothing else (NBD,
 /// "Newstyle negotiation").
 ///
-/// Call [`receive`](Self::receive) until it returns nothing, send what [`poll_transmit`](Self::poll_transmit)
-/// returns, then read more. An old server refuses an unknown export by closing the connection instead of
+/// Call [`receive`](Self::receive) until it returns nothing, or [`HandshakeOutcome::StartTls`]; send what
+/// [`poll_transmit`](Self::poll_transmit) returns, then read more. An old server refuses an unknown export by closing the connection instead of
 /// sending a reply.
 #[derive(Debug)]
 pub struct Handshake {
     goal: Goal,
+    /// Whether the connection must be encrypted before the goal is named.
+    needs_tls: bool,
     state: State,
     output: BytesMut,
     no_zeroes: bool,
@@ -101,6 +109,8 @@ enum State {
     Greeting,
     /// An option was sent, and its last reply has not arrived.
     Option(u32),
+    /// The server has accepted NBD_OPT_STARTTLS. The next call comes when the connection is encrypted.
+    Secured,
     /// NBD_OPT_EXPORT_NAME was sent; its reply has no header.
     ExportName,
     Failed(HandshakeError),
@@ -112,6 +122,7 @@ impl Handshake {
     pub fn new(goal: Goal) -> Self {
         Self {
             goal,
+            needs_tls: false,
             state: State::Greeting,
             output: BytesMut::new(),
             no_zeroes: false,
@@ -120,6 +131,13 @@ impl Handshake {
             found: Negotiated::default(),
             knows_size: false,
         }
+    }
+
+    /// Makes TLS a condition: the handshake fails unless the server supports TLS, and the name of the export is sent over the
+    /// encrypted connection only (NBD, "FORCEDTLS mode"). See [`HandshakeOutcome::StartTls`].
+    #[must_use]
+    pub fn over_tls(self) -> Self {
+        Self { needs_tls: true, ..self }
     }
 
     /// Returns the bytes to send next; `None` when there are none.
@@ -160,10 +178,18 @@ impl Handshake {
                 State::Option(option) => {
                     let option = *option;
                     let Some(answer) = Answer::take(input)? else { return Ok(None) };
-                    if let Some(outcome) = self.answer(option, &answer)? {
-                        return Ok(Some(outcome));
+                    let outcome = self.answer(option, &answer)?;
+                    // What arrives in clear text could come from an attacker, and must not count as part of the encrypted
+                    // connection.
+                    if outcome == Some(HandshakeOutcome::StartTls) && !input.is_empty() {
+                        let problem = "clear text follows it";
+                        return Err(ProtocolError::Answer { option, problem }.into());
+                    }
+                    if outcome.is_some() {
+                        return Ok(outcome);
                     }
                 }
+                State::Secured => self.begin(),
                 State::ExportName => {
                     let zeroes = if self.no_zeroes { 0 } else { option::ZEROES };
                     if input.len() < 10 + zeroes {
@@ -195,12 +221,22 @@ impl Handshake {
         self.output.put_u32(flags.into());
         let is_fixed = flags & option::FIXED_NEWSTYLE != 0;
         match &self.goal {
+            _ if self.needs_tls && !is_fixed => return Err(HandshakeError::NoTls),
+            _ if self.needs_tls => self.send(code::STARTTLS, &[]),
             Goal::List if !is_fixed => return Err(HandshakeError::TooOld),
-            Goal::List => self.send(code::LIST, &[]),
             Goal::Export { .. } if !is_fixed => self.send_export_name(),
-            Goal::Export { .. } => self.send(code::STRUCTURED_REPLY, &[]),
+            Goal::List | Goal::Export { .. } => self.begin(),
         }
         Ok(())
+    }
+
+    /// Sends the first option of the goal.
+    fn begin(&mut self) {
+        let first = match &self.goal {
+            Goal::List => code::LIST,
+            Goal::Export { .. } => code::STRUCTURED_REPLY,
+        };
+        self.send(first, &[]);
     }
 
     fn answer(
@@ -244,6 +280,14 @@ impl Handshake {
 
     fn acknowledged(&mut self, option: u32) -> Result<Option<HandshakeOutcome>, HandshakeError> {
         match option {
+            code::STARTTLS if !self.output.is_empty() => {
+                let problem = "the option was not sent yet";
+                return Err(ProtocolError::Answer { option, problem }.into());
+            }
+            code::STARTTLS => {
+                self.state = State::Secured;
+                return Ok(Some(HandshakeOutcome::StartTls));
+            }
             code::LIST => {
                 self.send(code::ABORT, &[]);
                 self.state = State::Ended;
@@ -271,6 +315,10 @@ impl Handshake {
         let error = OptionError::from_wire(answer.kind);
         let is_final = matches!(error, OptionError::TlsRequired | OptionError::Shutdown);
         match option {
+            code::STARTTLS if !is_final => {
+                self.send(code::ABORT, &[]);
+                return Err(HandshakeError::NoTls);
+            }
             code::STRUCTURED_REPLY if !is_final => self.send_go(),
             code::SET_META_CONTEXT if !is_final => {
                 self.found.contexts.clear();

@@ -23,15 +23,30 @@ const MAX_OPTIONS: u32 = 1024;
 /// before that.
 ///
 /// Options that are unknown, malformed or too long are refused. The data of a refused option is skipped, and
-/// takes no memory. There is no TLS: NBD_OPT_STARTTLS counts as unknown.
+/// takes no memory. Without [`with_tls`](Self::with_tls), NBD_OPT_STARTTLS counts as unknown.
 #[derive(Debug)]
 pub struct Handshake {
+    tls: TlsPolicy,
+    /// Whether the client has started TLS.
+    is_secured: bool,
     state: State,
     output: BytesMut,
     no_zeroes: bool,
     structured: bool,
     selection: Option<Selection>,
     options: u32,
+}
+
+/// Whether clients may or must encrypt their connections (NBD, "TLS support").
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum TlsPolicy {
+    /// TLS is refused (NOTLS mode).
+    #[default]
+    Off,
+    /// Clients may use TLS (SELECTIVETLS mode, with the same exports for both kinds of clients).
+    Allow,
+    /// Before TLS, all options but NBD_OPT_STARTTLS and NBD_OPT_ABORT are refused (FORCEDTLS mode).
+    Require,
 }
 
 /// Queries of the client during a handshake, and results of the handshake.
@@ -42,6 +57,9 @@ pub enum HandshakeEvent {
     /// The client queries the export of this name. Respond with [`Handshake::answer_export`]. The empty name
     /// means the default export.
     Export(String),
+    /// The client starts TLS: send the output, encrypt the connection, and continue with an empty input. What was negotiated before
+    /// has no effect any more.
+    StartTls,
     /// Transmission begins as soon as all output is sent; the rest of the input belongs to it.
     Negotiated(Negotiated),
     /// The client has aborted the handshake: send the output, and close the connection.
@@ -114,6 +132,8 @@ impl Handshake {
         output.put_u64(option::OPTION_MAGIC);
         output.put_u16(option::FIXED_NEWSTYLE | option::NO_ZEROES);
         Self {
+            tls: TlsPolicy::Off,
+            is_secured: false,
             state: State::ClientFlags,
             output,
             no_zeroes: false,
@@ -121,6 +141,12 @@ impl Handshake {
             selection: None,
             options: 0,
         }
+    }
+
+    /// Sets whether the client may or must encrypt the connection.
+    #[must_use]
+    pub fn with_tls(self, tls: TlsPolicy) -> Self {
+        Self { tls, ..self }
     }
 
     /// Returns the bytes to send next; `None` when there are none.
@@ -166,8 +192,14 @@ impl Handshake {
                         return Ok(None);
                     }
                     let (option, outcome) = (*option, *outcome);
-                    if let Some(event) = self.skipped(option, outcome) {
-                        return Ok(Some(event));
+                    let event = self.skipped(option, outcome);
+                    // What arrived in clear text could come from an attacker, and must not count as part of the encrypted
+                    // connection. A client waits for the reply before it continues.
+                    if event == Some(HandshakeEvent::StartTls) && !input.is_empty() {
+                        return self.fail(ProtocolError::ClearText);
+                    }
+                    if event.is_some() {
+                        return Ok(event);
                     }
                 }
                 State::Failed(error) => return Err(error.clone()),
@@ -276,8 +308,13 @@ impl Handshake {
             self.selection = None;
         }
         let skip = |outcome| State::Skip { option, left: len, outcome };
+        let is_refused = self.tls == TlsPolicy::Require && !self.is_secured;
         self.state = match option {
             code::ABORT => skip(Ok(())),
+            code::STARTTLS if self.tls == TlsPolicy::Off => skip(Err(OptionError::Unsupported)),
+            code::STARTTLS if self.is_secured || len > 0 => skip(Err(OptionError::Invalid)),
+            code::STARTTLS => skip(Ok(())),
+            _ if is_refused => skip(Err(OptionError::TlsRequired)),
             code::LIST | code::STRUCTURED_REPLY if len > 0 => skip(Err(OptionError::Invalid)),
             code::SET_META_CONTEXT if !self.structured => skip(Err(OptionError::Invalid)),
             code::EXPORT_NAME
@@ -341,6 +378,14 @@ impl Handshake {
     /// Completes an option whose data was skipped.
     fn skipped(&mut self, option: u32, outcome: Result<(), OptionError>) -> Option<HandshakeEvent> {
         match outcome {
+            Ok(()) if option == code::STARTTLS => {
+                self.acknowledge(option);
+                self.is_secured = true;
+                self.structured = false;
+                self.selection = None;
+                self.state = State::Option;
+                return Some(HandshakeEvent::StartTls);
+            }
             Ok(()) => {
                 self.acknowledge(option);
                 self.state = State::Ended;

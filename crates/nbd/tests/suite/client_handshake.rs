@@ -15,6 +15,9 @@ const SERVER: u32 = 2;
 const INFO: u32 = 3;
 const META_CONTEXT: u32 = 4;
 const UNSUP: u32 = 0x8000_0001;
+const POLICY: u32 = 0x8000_0002;
+const INVALID: u32 = 0x8000_0003;
+const PLATFORM: u32 = 0x8000_0004;
 const TLS_REQD: u32 = 0x8000_0005;
 const UNKNOWN: u32 = 0x8000_0006;
 const SHUTDOWN: u32 = 0x8000_0007;
@@ -30,6 +33,10 @@ struct Pair {
 impl Pair {
     fn new(goal: Goal) -> Self {
         Self { handshake: Handshake::new(goal), input: BytesMut::new() }
+    }
+
+    fn over_tls(goal: Goal) -> Self {
+        Self { handshake: Handshake::new(goal).over_tls(), input: BytesMut::new() }
     }
 
     fn receive(&mut self, bytes: &[u8]) -> Outcome {
@@ -57,6 +64,24 @@ impl Pair {
         assert_eq!(pair.receive(&answer(8, UNSUP, b"no")), Ok(None));
         let sent = pair.sent();
         assert_eq!(sent[20..], option(7, b"\0\0\0\x04disk\0\x03\0\x01\0\x02\0\x03"));
+        pair
+    }
+
+    /// Returns a client that has sent NBD_OPT_STARTTLS.
+    fn starting_tls(goal: Goal) -> Self {
+        let mut pair = Self::over_tls(goal);
+        assert_eq!(pair.receive(GREETING), Ok(None));
+        assert_eq!(pair.sent(), [&[0, 0, 0, 3][..], &option(5, b"")].concat());
+        pair
+    }
+
+    /// Returns a client whose connection is encrypted now.
+    fn secured(goal: Goal) -> Self {
+        let mut pair = Self::starting_tls(goal);
+        let ack = answer(5, ACK, b"");
+        assert_eq!(pair.receive(&ack[..19]), Ok(None));
+        assert_eq!(pair.receive(&ack[19..]), Ok(Some(HandshakeOutcome::StartTls)));
+        assert_eq!(pair.sent(), b""[..]);
         pair
     }
 
@@ -297,4 +322,90 @@ fn a_server_does_not_go_on_without_an_end() {
     let error = (0..10_000).find_map(|_| pair.receive(&export).err());
     let too_many = ProtocolError::Answer { option: 3, problem: "there are too many" };
     assert_eq!(error, Some(HandshakeError::Protocol(too_many)));
+}
+
+#[test]
+fn tls_is_started_before_an_export_is_named() {
+    let mut pair = Pair::secured(disk(&[BASE_ALLOCATION]));
+    assert_eq!(pair.receive(b""), Ok(None));
+    assert_eq!(pair.sent(), option(8, b""));
+    let mut plain = Pair::new(disk(&[BASE_ALLOCATION]));
+    assert_eq!(plain.receive(GREETING), Ok(None));
+    assert_eq!(plain.sent()[4..], option(8, b""));
+    let answers = [
+        answer(8, ACK, b""),
+        answer(10, META_CONTEXT, b"\0\0\0\x05base:allocation"),
+        answer(10, ACK, b""),
+        answer(7, INFO, EXPORT_INFO),
+        answer(7, ACK, b""),
+    ];
+    let negotiated = pair.negotiated(&answers.concat());
+    assert!(negotiated.structured && negotiated.contexts.len() == 1);
+    assert_eq!(negotiated, plain.negotiated(&answers.concat()));
+    let sent = pair.sent();
+    assert!(sent.ends_with(&option(7, b"\0\0\0\x04disk\0\x03\0\x01\0\x02\0\x03")));
+    assert_eq!(sent, plain.sent());
+}
+
+#[test]
+fn exports_are_listed_over_tls() {
+    let mut pair = Pair::secured(Goal::List);
+    assert_eq!(pair.receive(b""), Ok(None));
+    assert_eq!(pair.sent(), option(3, b""));
+    let answers = [answer(3, SERVER, b"\0\0\0\x04diskbig"), answer(3, ACK, b"")];
+    let listed = ListedExport { name: "disk".to_owned(), description: "big".to_owned() };
+    let outcome = Ok(Some(HandshakeOutcome::Exports(vec![listed])));
+    assert_eq!(pair.receive(&answers.concat()), outcome);
+    assert_eq!(pair.sent(), option(2, b""));
+}
+
+#[test]
+fn clear_text_is_not_taken_for_the_encrypted_answer() {
+    let (ack, next) = (answer(5, ACK, b""), answer(8, ACK, b""));
+    for len in 1..=next.len() {
+        let mut pair = Pair::starting_tls(disk(&[]));
+        let error = pair.protocol_error(&[&ack, &next[..len]].concat());
+        let problem = "clear text follows it";
+        assert_eq!(error, ProtocolError::Answer { option: 5, problem }, "{len}");
+        assert_eq!(pair.sent(), b""[..]);
+    }
+}
+
+#[test]
+fn tls_is_not_started_before_the_server_is_asked() {
+    let mut pair = Pair::over_tls(disk(&[]));
+    let error = pair.protocol_error(&[GREETING, &answer(5, ACK, b"")].concat());
+    let problem = "the option was not sent yet";
+    assert_eq!(error, ProtocolError::Answer { option: 5, problem });
+}
+
+#[test]
+fn only_the_answer_to_starttls_starts_tls() {
+    let error = Pair::starting_tls(disk(&[])).protocol_error(&answer(8, ACK, b""));
+    assert!(matches!(error, ProtocolError::Answer { option: 8, .. }));
+}
+
+#[test]
+fn a_server_without_tls_is_not_told_the_name() {
+    for goal in [disk(&[BASE_ALLOCATION]), Goal::List] {
+        for kind in [UNSUP, POLICY, INVALID, PLATFORM, 0x8000_004d] {
+            let mut pair = Pair::starting_tls(goal.clone());
+            assert_eq!(pair.receive(&answer(5, kind, b"no")), Err(HandshakeError::NoTls));
+            assert_eq!(pair.sent(), option(2, b""));
+            assert_eq!(pair.receive(b""), Err(HandshakeError::NoTls));
+            assert_eq!(pair.sent(), b""[..]);
+        }
+        let mut pair = Pair::starting_tls(goal.clone());
+        let refused = pair.receive(&answer(5, SHUTDOWN, b"bye"));
+        let (error, message) = (OptionError::Shutdown, "bye".to_owned());
+        assert_eq!(refused, Err(HandshakeError::Refused { error, message }));
+        assert_eq!(pair.sent(), option(2, b""));
+
+        for flags in [0, 2] {
+            let mut pair = Pair::over_tls(goal.clone());
+            let greeting = [&GREETING[..17], &[flags]].concat();
+            assert_eq!(pair.receive(&greeting), Err(HandshakeError::NoTls));
+            assert_eq!(pair.sent(), [0, 0, 0, flags][..]);
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::BytesMut;
 use iscsi_nbd::client::{self, Answer, Goal, HandshakeOutcome};
-use iscsi_nbd::server::{self, HandshakeEvent, Negotiated, Replies, TransmissionEvent};
+use iscsi_nbd::server::{self, HandshakeEvent, Negotiated, Replies, TlsPolicy, TransmissionEvent};
 use iscsi_nbd::{
     BASE_ALLOCATION, BlockSizes, Command, Cookie, Export, Extent, MetaContext, Request,
     TransmissionFlags,
@@ -31,6 +31,10 @@ impl Pipe {
         let now = self.way.split_to(len.min(self.way.len()));
         self.input.extend_from_slice(&now);
     }
+
+    fn is_empty(&self) -> bool {
+        self.way.is_empty() && self.input.is_empty()
+    }
 }
 
 fn export() -> Export {
@@ -45,32 +49,58 @@ fn export() -> Export {
     }
 }
 
+type Ends = (Option<HandshakeOutcome>, Option<HandshakeEvent>);
+
 /// Runs the handshake of client and server; `cut` returns the number of bytes that arrive at a time.
-fn shake(
-    goal: Goal,
+fn shake(goal: Goal, cut: impl FnMut() -> usize) -> Ends {
+    let (ends, starts) = connect(client::Handshake::new(goal), server::Handshake::new(), cut);
+    assert_eq!(starts, 0);
+    ends
+}
+
+fn shake_over_tls(goal: Goal, tls: TlsPolicy, cut: impl FnMut() -> usize) -> Ends {
+    let client = client::Handshake::new(goal).over_tls();
+    let (ends, starts) = connect(client, server::Handshake::new().with_tls(tls), cut);
+    assert_eq!(starts, 1);
+    ends
+}
+
+/// Returns how the handshake ends on each side, and how often both have started TLS.
+fn connect(
+    mut client: client::Handshake,
+    mut server: server::Handshake,
     mut cut: impl FnMut() -> usize,
-) -> (Option<HandshakeOutcome>, Option<HandshakeEvent>) {
+) -> (Ends, usize) {
     let (mut to_server, mut to_client) = (Pipe::default(), Pipe::default());
-    let (mut server, mut client) = (server::Handshake::new(), client::Handshake::new(goal));
     let (mut outcome, mut end) = (None, None);
+    let (mut server_starts, mut client_starts) = (0, 0);
     loop {
         while let Some(event) = server.receive(&mut to_server.input).unwrap() {
             match event {
                 HandshakeEvent::List => server.answer_list([("disk", None), ("other", None)]),
                 HandshakeEvent::Export(_) => server.answer_export(export()),
+                HandshakeEvent::StartTls => server_starts += 1,
                 event @ (HandshakeEvent::Negotiated(_) | HandshakeEvent::Aborted) => {
                     end = Some(event)
                 }
             }
         }
         while let Some(found) = client.receive(&mut to_client.input).unwrap() {
-            outcome = Some(found);
+            if found != HandshakeOutcome::StartTls {
+                outcome = Some(found);
+                continue;
+            }
+            client_starts += 1;
+            assert_eq!(client_starts, server_starts);
+            assert!(to_server.is_empty() && to_client.is_empty());
+            assert_eq!((client.poll_transmit(), server.poll_transmit()), (None, None));
         }
         let (from_server, from_client) = (server.poll_transmit(), client.poll_transmit());
         to_client.send(from_server.unwrap_or_default());
         to_server.send(from_client.unwrap_or_default());
         if to_client.way.is_empty() && to_server.way.is_empty() {
-            return (outcome, end);
+            assert_eq!(client_starts, server_starts);
+            return ((outcome, end), client_starts);
         }
         to_client.carry(cut());
         to_server.carry(cut());
@@ -103,6 +133,18 @@ fn a_list_ends_however_it_is_cut() {
             ["disk", "other"]
         );
         assert_eq!(end, Some(HandshakeEvent::Aborted));
+    }
+}
+
+#[test]
+fn both_sides_agree_on_tls_however_the_handshake_is_cut() {
+    for tls in [TlsPolicy::Allow, TlsPolicy::Require] {
+        for len in 1..100 {
+            let ends = shake_over_tls(goal(), tls, || len);
+            assert!(matches!(ends.1, Some(HandshakeEvent::Negotiated(_))));
+            assert_eq!(ends, shake(goal(), || len));
+            assert_eq!(shake_over_tls(Goal::List, tls, || len), shake(Goal::List, || len));
+        }
     }
 }
 
@@ -365,9 +407,16 @@ proptest! {
     }
 
     #[test]
-    fn a_handshake_is_cut_anywhere(cuts in prop::collection::vec(1..40_usize, 1..50)) {
+    fn a_handshake_is_cut_anywhere(
+        cuts in prop::collection::vec(1..40_usize, 1..50),
+        tls in prop::sample::select(&[TlsPolicy::Off, TlsPolicy::Allow, TlsPolicy::Require][..]),
+    ) {
         let mut cuts = cuts.into_iter().cycle();
-        let (outcome, end) = shake(goal(), || cuts.next().unwrap());
+        let cut = || cuts.next().unwrap();
+        let (outcome, end) = match tls {
+            TlsPolicy::Off => shake(goal(), cut),
+            TlsPolicy::Allow | TlsPolicy::Require => shake_over_tls(goal(), tls, cut),
+        };
         let negotiated = match end {
             Some(HandshakeEvent::Negotiated(negotiated)) => negotiated,
             other => panic!("{other:?}"),

@@ -1,7 +1,7 @@
 //! Tests of the server's messages in the handshake, byte by byte as in the protocol's document.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use iscsi_nbd::server::{Handshake, HandshakeEvent, Negotiated};
+use iscsi_nbd::server::{Handshake, HandshakeEvent, Negotiated, TlsPolicy};
 use iscsi_nbd::{
     BASE_ALLOCATION, BlockSizes, Export, MAX_PAYLOAD, MetaContext, OptionError, ProtocolError,
     TransmissionFlags,
@@ -16,6 +16,7 @@ const META_CONTEXT: u32 = 4;
 const UNSUP: u32 = 0x8000_0001;
 const POLICY: u32 = 0x8000_0002;
 const INVALID: u32 = 0x8000_0003;
+const TLS_REQD: u32 = 0x8000_0005;
 const UNKNOWN: u32 = 0x8000_0006;
 const TOO_BIG: u32 = 0x8000_0009;
 const SET: u32 = 10;
@@ -28,7 +29,22 @@ struct Pair {
 impl Pair {
     /// Creates a handshake after its greeting, with a client that sets both client flags.
     fn new() -> Self {
-        let mut pair = Self { handshake: Handshake::new(), input: BytesMut::new() };
+        Self::greeted(Handshake::new())
+    }
+
+    fn with_tls(tls: TlsPolicy) -> Self {
+        Self::greeted(Handshake::new().with_tls(tls))
+    }
+
+    /// Returns a server after a client has started TLS.
+    fn secured(tls: TlsPolicy) -> Self {
+        let mut pair = Self::with_tls(tls);
+        pair.start_tls();
+        pair
+    }
+
+    fn greeted(handshake: Handshake) -> Self {
+        let mut pair = Self { handshake, input: BytesMut::new() };
         assert_eq!(pair.sent(), b"NBDMAGICIHAVEOPT\0\x03"[..]);
         assert_eq!(pair.receive(&[0, 0, 0, 3]), Ok(None));
         pair
@@ -40,8 +56,7 @@ impl Pair {
     }
 
     fn option(&mut self, code: u32, data: &[u8]) -> Result<Option<HandshakeEvent>, ProtocolError> {
-        let header = [IHAVEOPT, &code.to_be_bytes(), &len_u32(data.len()).to_be_bytes()].concat();
-        self.receive(&[&header, data].concat())
+        self.receive(&option(code, data))
     }
 
     fn sent(&mut self) -> Bytes {
@@ -53,6 +68,12 @@ impl Pair {
     fn structured(&mut self) {
         assert_eq!(self.option(8, b""), Ok(None));
         assert_eq!(self.sent(), answer(8, ACK, b""));
+    }
+
+    fn start_tls(&mut self) {
+        assert_eq!(self.option(5, b""), Ok(Some(HandshakeEvent::StartTls)));
+        assert_eq!(self.sent(), answer(5, ACK, b""));
+        assert!(self.input.is_empty());
     }
 
     fn set_contexts(&mut self, export: &str, queries: &[&str]) {
@@ -79,6 +100,11 @@ impl Pair {
 
 fn len_u32(len: usize) -> u32 {
     u32::try_from(len).unwrap()
+}
+
+fn option(code: u32, data: &[u8]) -> Vec<u8> {
+    let numbers = [code, len_u32(data.len())].map(u32::to_be_bytes);
+    [IHAVEOPT, numbers.as_flattened(), data].concat()
 }
 
 fn answer(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
@@ -374,4 +400,140 @@ fn nothing_is_taken_while_a_question_is_open() {
     assert_eq!(pair.input.len(), 16);
     pair.handshake.answer_list([]);
     assert_eq!(pair.receive(b""), Ok(Some(HandshakeEvent::List)));
+}
+
+#[test]
+fn a_server_without_tls_goes_on_without_it() {
+    for mut pair in [Pair::new(), Pair::with_tls(TlsPolicy::Off)] {
+        for _ in 0..2 {
+            assert_eq!(pair.option(5, b""), Ok(None));
+            assert_eq!(pair.sent(), answer(5, UNSUP, b""));
+        }
+        pair.structured();
+        assert!(pair.go("disk").structured);
+    }
+}
+
+#[test]
+fn a_client_need_not_start_tls_where_it_is_allowed() {
+    let mut pair = Pair::with_tls(TlsPolicy::Allow);
+    assert_eq!(pair.option(3, b""), Ok(Some(HandshakeEvent::List)));
+    pair.handshake.answer_list([]);
+    assert_eq!(pair.sent(), answer(3, ACK, b""));
+    pair.structured();
+    pair.set_contexts("disk", &[BASE_ALLOCATION]);
+    assert_eq!(pair.go("disk").contexts.len(), 1);
+}
+
+#[test]
+fn nothing_that_was_agreed_in_clear_text_holds_over_tls() {
+    let secured = || {
+        let mut pair = Pair::with_tls(TlsPolicy::Allow);
+        pair.structured();
+        pair.set_contexts("disk", &[BASE_ALLOCATION]);
+        pair.start_tls();
+        pair
+    };
+    let negotiated = secured().go("disk");
+    assert!(!negotiated.structured && negotiated.contexts.is_empty());
+    assert!(!negotiated.export.flags.contains(TransmissionFlags::DONT_FRAGMENT));
+
+    let mut pair = secured();
+    assert_eq!(pair.option(SET, &contexts("disk", &[BASE_ALLOCATION])), Ok(None));
+    assert_eq!(pair.sent(), answer(SET, INVALID, b""));
+
+    let mut pair = secured();
+    pair.structured();
+    assert_eq!(pair.go("disk").contexts, []);
+}
+
+#[test]
+fn nothing_is_told_before_tls_where_it_is_required() {
+    let mut pair = Pair::with_tls(TlsPolicy::Require);
+    let (go, meta, long) = (info("disk", &[]), contexts("disk", &[]), vec![0; 70_000]);
+    for (code, data) in [
+        (3, &b""[..]),
+        (6, &go),
+        (7, &go),
+        (8, b""),
+        (9, &meta),
+        (SET, &meta),
+        (12, b""),
+        // Malformed, and too long.
+        (3, b"x"),
+        (7, b"\0"),
+        (7, &long),
+    ] {
+        assert_eq!(pair.option(code, data), Ok(None));
+        assert_eq!(pair.sent(), answer(code, TLS_REQD, b""), "{code}");
+    }
+    assert_eq!(pair.option(2, b""), Ok(Some(HandshakeEvent::Aborted)));
+    assert_eq!(pair.sent(), answer(2, ACK, b""));
+
+    let mut pair = Pair::with_tls(TlsPolicy::Require);
+    let error = OptionError::TlsRequired;
+    let expected = Err(ProtocolError::Export { name: String::new(), error });
+    assert_eq!(pair.option(1, b"disk"), expected);
+    assert_eq!(pair.option(5, b""), expected);
+    assert_eq!(pair.sent(), b""[..]);
+}
+
+#[test]
+fn everything_works_over_tls_where_it_is_required() {
+    let mut pair = Pair::with_tls(TlsPolicy::Require);
+    assert_eq!(pair.option(3, b""), Ok(None));
+    assert_eq!(pair.sent(), answer(3, TLS_REQD, b""));
+    pair.start_tls();
+    assert_eq!(pair.option(3, b""), Ok(Some(HandshakeEvent::List)));
+    pair.handshake.answer_list([("disk", None)]);
+    assert_eq!(pair.sent(), [answer(3, SERVER, b"\0\0\0\x04disk"), answer(3, ACK, b"")].concat());
+    for (code, data) in [(6, info("disk", &[])), (9, contexts("disk", &[]))] {
+        assert_eq!(pair.option(code, &data), Ok(Some(HandshakeEvent::Export("disk".to_owned()))));
+        pair.handshake.answer_export(disk());
+        assert!(pair.sent().ends_with(&answer(code, ACK, b"")));
+    }
+    assert_eq!(pair.option(12, b""), Ok(None));
+    assert_eq!(pair.sent(), answer(12, UNSUP, b""));
+    pair.structured();
+    pair.set_contexts("disk", &[BASE_ALLOCATION]);
+    let negotiated = pair.go("disk");
+    assert!(negotiated.structured && negotiated.contexts.len() == 1);
+
+    let mut pair = Pair::secured(TlsPolicy::Require);
+    assert!(pair.option(1, b"disk").is_ok());
+    pair.handshake.answer_export(disk());
+    assert_eq!(pair.negotiated().name, "disk");
+
+    let mut pair = Pair::secured(TlsPolicy::Require);
+    assert_eq!(pair.option(2, b""), Ok(Some(HandshakeEvent::Aborted)));
+}
+
+#[test]
+fn tls_is_started_once_and_without_data() {
+    for tls in [TlsPolicy::Allow, TlsPolicy::Require] {
+        let mut pair = Pair::with_tls(tls);
+        for data in [&b"x"[..], &option(3, b""), &[0; 70_000]] {
+            assert_eq!(pair.option(5, data), Ok(None));
+            assert_eq!(pair.sent(), answer(5, INVALID, b""));
+        }
+        pair.start_tls();
+        pair.structured();
+        assert_eq!(pair.option(5, b""), Ok(None));
+        assert_eq!(pair.sent(), answer(5, INVALID, b""));
+        assert!(pair.go("disk").structured);
+    }
+}
+
+#[test]
+fn clear_text_is_not_taken_for_an_encrypted_option() {
+    let (start, next) = (option(5, b""), option(3, b""));
+    for tls in [TlsPolicy::Allow, TlsPolicy::Require] {
+        for len in 1..=next.len() {
+            let mut pair = Pair::with_tls(tls);
+            let error = Err(ProtocolError::ClearText);
+            assert_eq!(pair.receive(&[&start, &next[..len]].concat()), error, "{len}");
+            assert_eq!(pair.receive(b""), error);
+            assert_eq!(pair.receive(&next[len..]), error);
+        }
+    }
 }

@@ -10,7 +10,7 @@ use rustls::{ServerConfig, ServerConnection};
 use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::config::make;
+use crate::config::{Protocol, make};
 
 /// The bytes on their way between the socket and the server.
 struct Wire {
@@ -22,6 +22,7 @@ struct Wire {
     is_broken: bool,
     /// Number of bytes that make the client's end readable.
     low_water: usize,
+    pacing: Option<Rate>,
 }
 
 /// The client's end of the wire.
@@ -87,6 +88,11 @@ impl Socket for End {
         Granted::default()
     }
 
+    fn limit_pacing(&self, rate: Option<Rate>) -> io::Result<()> {
+        self.0.lock().unwrap().pacing = rate;
+        Ok(())
+    }
+
     fn set_receive_low_water(&self, bytes: usize) -> io::Result<()> {
         self.0.lock().unwrap().low_water = bytes;
         Ok(())
@@ -140,14 +146,22 @@ impl Server {
 /// Returns a socket and its server after the handshake.
 fn connected() -> (TlsSocket, Server) {
     let (to_client, to_server) = (VecDeque::new(), VecDeque::new());
-    let wire = Wire { to_client, to_server, room: usize::MAX, is_broken: false, low_water: 1 };
+    let wire = Wire {
+        to_client,
+        to_server,
+        room: usize::MAX,
+        is_broken: false,
+        low_water: 1,
+        pacing: None,
+    };
     let wire = Arc::new(Mutex::new(wire));
     let key = KeyPair::generate().unwrap();
     let mut server = Server::new(Arc::clone(&wire), &key);
     let mut options = TlsOptions::default();
     options.pins = vec![Sha256::digest(key.subject_public_key_info()).into()];
     let name = ServerName::try_from("san.example").unwrap();
-    let connecting = TlsSocket::connect(Box::new(End(wire)), make(&options).unwrap(), name);
+    let connecting =
+        TlsSocket::connect(Box::new(End(wire)), make(&options, Protocol::Iscsi).unwrap(), name);
     let mut connecting = pin!(connecting);
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -286,4 +300,21 @@ fn the_rest_of_a_record_that_was_read_in_part_makes_the_socket_readable() {
     assert!(socket.poll_readable(&mut context).is_pending());
     server.wire.lock().unwrap().to_client.extend(late);
     assert!(socket.poll_readable(&mut context).is_ready());
+}
+
+#[test]
+fn a_limit_of_the_rate_leaves_room_for_the_frames_of_records() {
+    let (socket, server) = connected();
+    socket.limit_pacing(Some("16384kbit".parse().unwrap())).unwrap();
+    assert_eq!(server.wire.lock().unwrap().pacing, Some("16406kbit".parse().unwrap()));
+    socket.limit_pacing(Some(Rate::MAX)).unwrap();
+    assert_eq!(server.wire.lock().unwrap().pacing, Some(Rate::MAX));
+    socket.limit_pacing(None).unwrap();
+    assert_eq!(server.wire.lock().unwrap().pacing, None);
+}
+
+#[test]
+fn the_cipher_is_named_in_reports() {
+    let (socket, _server) = connected();
+    assert!(socket.encryption().unwrap().starts_with("TLS13_"), "{:?}", socket.encryption());
 }

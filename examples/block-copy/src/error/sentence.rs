@@ -8,7 +8,11 @@ use iscsi_initiator::device::{DeviceError, DeviceErrorKind};
 pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
     matches!(
         error,
-        NbdError::Uri(_) | NbdError::BitmapForm | NbdError::Tls | NbdError::Handshake { .. }
+        NbdError::Uri(_)
+            | NbdError::BitmapForm
+            | NbdError::Tls
+            | NbdError::TlsOptions(_)
+            | NbdError::Handshake { .. }
     )
 }
 

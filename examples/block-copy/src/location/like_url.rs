@@ -27,6 +27,7 @@ pub(super) fn refusal(argument: &OsStr, side: Side) -> Option<Refusal> {
         word if ["iqn.", "eui.", "naa."].iter().any(|kind| word.starts_with(kind)) => {
             Some("iscsi://HOST:PORT/TARGET/LUN".to_owned())
         }
+        "nbds" => Some("nbds://HOST:PORT/EXPORT".to_owned()),
         "nbd" => Some(nbd(rest).unwrap_or_else(|| {
             "nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH".to_owned()
         })),

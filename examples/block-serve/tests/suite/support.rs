@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use block_serve::{Address, Layers, Listener, Server, Stop, StopButton, describe};
+use block_serve::{Address, ClientTls, Layers, Listener, Server, Stop, StopButton, describe};
 use bytes::Bytes;
 use iscsi_copy::NbdDevice;
 use iscsi_examples_testkit::within_time_limit;
@@ -76,7 +76,13 @@ impl Rig {
         let socket = std::env::temp_dir().join(name);
         let listener = Listener::bind(&Address::Unix(socket.clone())).await.unwrap();
         let export = describe(&unit, "disk", is_read_only);
-        let server = Server::new(Layers::new(unit, window, memory), export, HELD, CLIENTS);
+        let server = Server::new(
+            Layers::new(unit, window, memory),
+            export,
+            ClientTls::default(),
+            HELD,
+            CLIENTS,
+        );
         let (button, stop) = Stop::new();
         let serving = Arc::clone(&server);
         let running = tokio::spawn(async move { serving.run(&[listener], &stop, false).await });

@@ -165,6 +165,7 @@ fn granted(granted: &Granted) -> Value {
         "no_delay": granted.no_delay,
         "not_sent_low_water_bytes": granted.not_sent_low_water,
         "congestion_control": granted.congestion_control,
+        "encryption": granted.encryption,
         "refused": refused
             .map(|refusal| json!({ "option": refusal.option, "reason": refusal.reason }))
             .collect::<Vec<_>>(),

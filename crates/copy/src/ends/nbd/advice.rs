@@ -16,8 +16,18 @@ pub enum NbdAdvice {
     WriteUri,
     /// The text does not name a dirty bitmap.
     WriteBitmap,
-    /// TLS is required, and not supported.
+    /// This program cannot encrypt connections.
     UseTunnel,
+    /// The server requires TLS.
+    UseTls,
+    /// The server has no TLS.
+    ServeTls,
+    /// The options of TLS cannot be used.
+    CheckTlsOptions,
+    /// The server may require a certificate of the client.
+    GiveCertificate,
+    /// The server did not prove its identity.
+    CheckCertificate,
     /// No server listens at the address yet.
     WaitForServer,
     /// The host is unknown, or no route leads to it.
@@ -48,9 +58,22 @@ impl NbdAdvice {
     /// Returns the text of the advice.
     pub const fn text(self) -> &'static str {
         match self {
-            Self::WriteUri => "write nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH",
+            Self::WriteUri => {
+                "write nbd://HOST:PORT/EXPORT, nbds:// for TLS, or nbd+unix:///EXPORT?socket=PATH"
+            }
             Self::WriteBitmap => "write the URI of an export, and behind it qemu:dirty-bitmap:NAME",
-            Self::UseTunnel => "use a tunnel, or a Unix socket",
+            Self::UseTunnel => "use a program that has TLS, or a tunnel",
+            Self::UseTls => "begin the URI with nbds://, and name the authority by tls_ca",
+            Self::ServeTls => {
+                "set up TLS at the server (qemu-nbd --tls-creds, nbdkit --tls, block-serve --tls)"
+            }
+            Self::CheckTlsOptions => "check the options of TLS in the URI",
+            Self::GiveCertificate => {
+                "it may require a certificate of this program, by tls_cert and tls_key in the URI"
+            }
+            Self::CheckCertificate => {
+                "check the certificate of the server, and tls_ca, tls_name or tls_pin in the URI"
+            }
             Self::WaitForServer => {
                 "check the address, and that the server is running, or wait for it (?open_timeout=SECONDS in the URI)"
             }
@@ -86,6 +109,9 @@ impl NbdError {
             Self::Uri(_) => NbdAdvice::WriteUri,
             Self::BitmapForm => NbdAdvice::WriteBitmap,
             Self::Tls => NbdAdvice::UseTunnel,
+            Self::TlsOptions(_) => NbdAdvice::CheckTlsOptions,
+            Self::NotTrusted { .. } => NbdAdvice::CheckCertificate,
+            Self::TlsEnded { .. } => NbdAdvice::GiveCertificate,
             Self::Connect { cause, .. } => advice_on_connect(cause.kind()),
             Self::Silent(_) | Self::Protocol(_) => NbdAdvice::CheckServer,
             Self::Handshake { cause, .. } => advice_on_handshake(cause),
@@ -115,7 +141,7 @@ const fn advice_on_handshake(cause: &HandshakeError) -> NbdAdvice {
     match cause {
         HandshakeError::Refused { error, .. } => match error {
             OptionError::Unknown => NbdAdvice::ListExports,
-            OptionError::TlsRequired => NbdAdvice::UseTunnel,
+            OptionError::TlsRequired => NbdAdvice::UseTls,
             OptionError::Shutdown => NbdAdvice::WaitForServer,
             OptionError::Unsupported
             | OptionError::Policy
@@ -124,6 +150,7 @@ const fn advice_on_handshake(cause: &HandshakeError) -> NbdAdvice {
             | OptionError::BlockSizeRequired
             | OptionError::TooBig => NbdAdvice::ReadLog,
         },
+        HandshakeError::NoTls => NbdAdvice::ServeTls,
         HandshakeError::TooOld | HandshakeError::Oldstyle => NbdAdvice::NewerServer,
         HandshakeError::Protocol(_) | _ => NbdAdvice::CheckServer,
     }
@@ -175,7 +202,7 @@ mod tests {
             (
                 refused(OptionError::TlsRequired),
                 "export \"disk\" of the NBD server at 192.0.2.1:10809: the server wants TLS first",
-                NbdAdvice::UseTunnel,
+                NbdAdvice::UseTls,
             ),
         ] {
             assert_eq!((error.to_string().as_str(), error.advice()), (fact, Some(advice)));

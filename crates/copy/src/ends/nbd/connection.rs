@@ -1,21 +1,24 @@
 //! Sends concurrent requests over one connection to a server.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use iscsi_block_device::{DeviceError, DeviceErrorKind, DeviceResult};
 use iscsi_nbd::client::{Answer, Completed, Negotiated, Transmission};
 use iscsi_nbd::{BASE_ALLOCATION, Breach, Command, Cookie, Errno, ProtocolError, Request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep_until, timeout};
 
 use super::NbdError;
-use super::handshake::{Ready, shake_hands};
+use super::handshake::{CLOSED, Ready, shake_hands};
 use super::losses::Losses;
 use super::silence::Silence;
 use super::socket::{Reader, Writer};
@@ -277,14 +280,17 @@ async fn send_all(
             for page in &data {
                 send(&state, &mut writer, page).await?;
             }
-            io::Result::Ok(())
+            writer.flush().await
         };
         if let Err(error) = sent.await {
             return lock(&state).mark_lost(error.to_string());
         }
     }
     let goodbye = lock(&state).transmission.disconnect();
-    drop(writer.write_all(&goodbye).await);
+    if writer.write_all(&goodbye).await.is_ok() {
+        // Tells the server that the stream ends here, and was not cut off: close_notify (RFC 8446 §6.1), or FIN.
+        drop(writer.shutdown().await);
+    }
 }
 
 /// Sends all bytes. Each part that the socket accepts counts as a sign of life of the server.
@@ -303,7 +309,7 @@ async fn send(state: &Mutex<State>, writer: &mut Writer, mut bytes: &[u8]) -> io
 /// Receives replies until the connection is lost, or the server has been silent for too long.
 async fn receive_all(
     state: Arc<Mutex<State>>,
-    reader: Reader,
+    mut reader: Reader,
     mut input: BytesMut,
     sender: AbortHandle,
 ) {
@@ -314,11 +320,8 @@ async fn receive_all(
             // Received replies are processed before the time limit is checked, because this process may have been
             // stopped meanwhile.
             biased;
-            ready = reader.readable() => {
-                let received = ready.map_err(|error| error.to_string());
-                if let Err(why) = received.and_then(|()| receive(&state, &reader, &mut input)) {
-                    break why;
-                }
+            why = poll_fn(|context| poll_receive(context, &state, &mut reader, &mut input)) => {
+                break why;
             }
             () = &mut look => {
                 let state = lock(&state);
@@ -334,40 +337,50 @@ async fn receive_all(
     sender.abort();
 }
 
-/// Processes the bytes that have arrived.
-///
-/// Returns an error if nothing more can be received.
-fn receive(state: &Mutex<State>, reader: &Reader, input: &mut BytesMut) -> Result<(), String> {
+/// Processes the bytes that have arrived, until nothing more can be received: returns the reason.
+fn poll_receive(
+    context: &mut Context<'_>,
+    state: &Mutex<State>,
+    reader: &mut Reader,
+    input: &mut BytesMut,
+) -> Poll<String> {
     let mut state = lock(state);
     let state = &mut *state;
     loop {
         loop {
             match state.transmission.receive(input) {
-                Ok(Some(completed)) => state.complete(completed)?,
+                Ok(Some(completed)) => {
+                    if let Err(why) = state.complete(completed) {
+                        return Poll::Ready(why);
+                    }
+                }
                 Ok(None) => break,
                 Err(breach) => {
                     let why = breach.to_string();
                     state.breach = Some(breach);
-                    return Err(why);
+                    return Poll::Ready(why);
                 }
             }
         }
         let landing = if input.is_empty() { state.transmission.landing() } else { &mut [] };
-        let count = if landing.is_empty() {
+        let received = if landing.is_empty() {
             input.reserve(state.transmission.wanted());
-            reader.try_read_buf(input)
+            ready!(pin!(reader.read_buf(input)).poll(context))
         } else {
-            let count = reader.try_read(landing);
-            if let Ok(count) = count {
+            let received = ready!(pin!(reader.read(landing)).poll(context));
+            if let Ok(count) = received {
                 state.transmission.landed(count);
             }
-            count
+            received
         };
-        match count {
-            Ok(0) => return Err("the server has closed it".to_owned()),
+        match received {
+            Ok(0) => return Poll::Ready(CLOSED.to_owned()),
+            // An encrypted connection was closed without close_notify.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Poll::Ready(CLOSED.to_owned());
+            }
             Ok(_) => state.silence.sign_of_life(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Poll::Ready(error.to_string()),
         }
     }
 }

@@ -9,7 +9,10 @@ impl From<NbdError> for DeviceError {
     /// Keeps the NBD error as the [source](std::error::Error::source), and takes over its advice.
     fn from(error: NbdError) -> Self {
         let kind = match &error {
-            NbdError::Uri(_) | NbdError::BitmapForm => DeviceErrorKind::InvalidInput,
+            NbdError::Uri(_) | NbdError::BitmapForm | NbdError::TlsOptions(_) => {
+                DeviceErrorKind::InvalidInput
+            }
+            NbdError::NotTrusted { .. } | NbdError::TlsEnded { .. } => DeviceErrorKind::Denied,
             NbdError::Tls => DeviceErrorKind::Unsupported,
             NbdError::Connect { .. } => DeviceErrorKind::Unreachable,
             NbdError::Silent(_) => DeviceErrorKind::TimedOut,

@@ -40,6 +40,17 @@ impl DirtyBitmap {
         Self { uri, context: format!("{NAMESPACE}{name}") }
     }
 
+    /// Returns the URI of the export.
+    pub const fn uri(&self) -> &NbdUri {
+        &self.uri
+    }
+
+    /// Sets the URI of the export.
+    #[must_use]
+    pub fn with_uri(self, uri: NbdUri) -> Self {
+        Self { uri, ..self }
+    }
+
     /// Returns the bitmap name in the name of a metadata context; `None` for a context of another kind.
     pub fn name_in(context: &str) -> Option<&str> {
         context.strip_prefix(NAMESPACE).filter(|name| !name.is_empty())

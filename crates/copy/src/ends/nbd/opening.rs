@@ -29,6 +29,9 @@ impl NbdError {
             | Self::Uri(_)
             | Self::BitmapForm
             | Self::Tls
+            | Self::TlsOptions(_)
+            | Self::NotTrusted { .. }
+            | Self::TlsEnded { .. }
             | Self::TooLarge { .. }
             | Self::NoBitmap(_)
             | Self::Bitmap { .. }

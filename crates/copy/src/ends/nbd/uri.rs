@@ -1,13 +1,15 @@
-//! Parses `nbd://host:port/export` and `nbd+unix:///export?socket=PATH` (NBD, `doc/uri.md`).
+//! Parses `nbd://host:port/export`, `nbds://host:port/export` and `nbd+unix:///export?socket=PATH` (NBD, `doc/uri.md`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
 use super::NbdError;
+use super::tls::{NbdTls, Provider};
 
 /// Default port.
 const PORT: u16 = 10809;
@@ -23,10 +25,15 @@ const COMMAND_TIMEOUT: [&str; 1] = ["command_timeout="];
 ///
 /// Besides `socket`, three parameters of the query have an effect, all in seconds: `retry_timeout` and
 /// `open_timeout`, as in an iSCSI URL (also called `patience` and `open_patience`), and `command_timeout`.
-/// Other parameters, such as those for TLS, are ignored.
+///
+/// `nbds://` requires TLS: see [`tls`](Self::tls) and [`with_tls`](Self::with_tls). There, parameters that begin with `tls` are its
+/// options. Other parameters are ignored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NbdUri {
     text: String,
+    /// Names and values of the options of TLS; `None` for clear text.
+    tls: Option<Vec<(String, String)>>,
+    provider: Provider,
     place: Place,
     export: String,
     retry_timeout: Duration,
@@ -89,6 +96,28 @@ impl NbdUri {
         if kept.is_empty() { before.to_owned() } else { format!("{before}?{}", kept.join("&")) }
     }
 
+    /// Returns the options of TLS, names and values, if the URI asks for TLS: `tls_ca`, `tls_name`, `tls_pin`, `tls_cert` and `tls_key`
+    /// are those of an iSCSI URL, `tls-certificates` and others those of libnbd.
+    pub fn tls(&self) -> Option<impl Iterator<Item = (&str, &str)>> {
+        let options = self.tls.as_ref()?;
+        Some(options.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+    }
+
+    /// Sets what encrypts the connections, by the options in [`tls`](Self::tls). Without it, an export whose URI asks for TLS is not
+    /// opened ([`NbdError::Tls`]).
+    #[must_use]
+    pub fn with_tls(self, tls: Arc<dyn NbdTls>) -> Self {
+        Self { provider: Provider(Some(tls)), ..self }
+    }
+
+    /// Returns what encrypts the connections; `None` for clear text.
+    pub(super) fn provider(&self) -> Result<Option<&dyn NbdTls>, NbdError> {
+        match &self.tls {
+            None => Ok(None),
+            Some(_) => self.provider.0.as_deref().map(Some).ok_or(NbdError::Tls),
+        }
+    }
+
     pub(super) const fn place(&self) -> &Place {
         &self.place
     }
@@ -118,14 +147,28 @@ impl FromStr for NbdUri {
             ("nbd+unix", _) => {
                 return Err(NbdError::Uri("nbd+unix: needs a socket, and no host"));
             }
-            ("nbd", None) => tcp(authority)?,
-            ("nbds" | "nbds+unix", _) => {
-                return Err(NbdError::Tls);
+            ("nbd" | "nbds", None) => tcp(authority)?,
+            ("nbds+unix", _) => {
+                return Err(NbdError::Uri("TLS over a Unix socket is not supported"));
             }
             _ => return Err(NbdError::Uri(SCHEME)),
         };
+        let mut tls = Vec::new();
+        for pair in query.split('&').filter(|pair| pair.starts_with("tls")) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            tls.push((name.to_owned(), decode(value)?));
+        }
+        let is_secure = scheme == "nbds";
+        // Those of libnbd begin with `tls-`, and have no effect in clear text there either.
+        if !is_secure && tls.iter().any(|(name, _)| !name.starts_with("tls-")) {
+            return Err(NbdError::Uri(
+                "the URI has options of TLS, but does not begin with nbds://",
+            ));
+        }
         Ok(Self {
             text: text.to_owned(),
+            tls: is_secure.then_some(tls),
+            provider: Provider::default(),
             place,
             export: decode(export)?,
             retry_timeout,
@@ -230,6 +273,20 @@ mod tests {
     }
 
     #[test]
+    fn a_uri_that_asks_for_tls_has_its_options() {
+        let uri: NbdUri = "nbds://[::1]:99/x?tls_ca=a%26b.pem&retry_timeout=5&tls_pin=sha256:00&tls-certificates=c".parse().unwrap();
+        assert_eq!(uri.place(), &Place::Tcp("::1".to_owned(), 99));
+        let options = uri.tls().unwrap().collect::<Vec<_>>();
+        assert_eq!(
+            options,
+            [("tls_ca", "a&b.pem"), ("tls_pin", "sha256:00"), ("tls-certificates", "c")]
+        );
+        assert!(matches!(uri.provider(), Err(NbdError::Tls)));
+        let clear: NbdUri = "nbd://host?tls-certificates=c".parse().unwrap();
+        assert!(clear.tls().is_none() && matches!(clear.provider(), Ok(None)));
+    }
+
+    #[test]
     fn the_uri_says_itself_how_long_to_wait_at_the_beginning() {
         let of = |text: &str| text.parse::<NbdUri>().unwrap();
         let second = Duration::from_secs(1);
@@ -257,7 +314,10 @@ mod tests {
             "nbd://host:x/",
             "nbd://user@host/",
             "nbd://host/%ff",
-            "nbds://host/",
+            "nbds+unix:///x?socket=s",
+            "nbds://host?tls_pin=%ff",
+            "nbd://host?tls_ca=ca.pem",
+            "nbd+unix:///x?socket=s&tls_name=san.example",
             "nbd+unix:///x",
             "nbd+unix://host/x?socket=s",
             "nbd+vsock://1/",

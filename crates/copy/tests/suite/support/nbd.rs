@@ -1,24 +1,42 @@
 //! An NBD server that is killed, comes back, sends nothing, or refuses clients.
 
+mod veil;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::{Bytes, BytesMut};
-use iscsi_copy::NbdUri;
+use iscsi_copy::{NbdStream, NbdUri};
 use iscsi_nbd::server::{
-    Handshake, HandshakeEvent, Negotiated, Replies, Transmission, TransmissionEvent,
+    Handshake, HandshakeEvent, Negotiated, Replies, TlsPolicy, Transmission, TransmissionEvent,
 };
-use iscsi_nbd::{Command, Errno, Export, Extent, Request, TransmissionFlags};
+use iscsi_nbd::{
+    BASE_ALLOCATION, Command, Errno, Export, Extent, MetaContext, Request, TransmissionFlags,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// A server of one export in memory, at a Unix socket.
+pub(crate) use veil::Veil;
+
+/// A server of one export in memory, at a Unix socket or a TCP port.
 pub(crate) struct NbdServer {
     shared: Arc<Shared>,
-    path: PathBuf,
+    place: Place,
     listening: Option<AbortHandle>,
+}
+
+enum Place {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
 }
 
 struct Shared {
@@ -48,11 +66,39 @@ pub(crate) struct NbdState {
     pub(crate) lives: Option<usize>,
     /// Whether a kill loses unflushed writes.
     pub(crate) forgets: bool,
+    pub(crate) tls: ServerTls,
+}
+
+/// TLS of a server. Its place is taken by a [`Veil`].
+#[derive(Default)]
+pub(crate) struct ServerTls {
+    pub(crate) policy: TlsPolicy,
+    /// Whether the server closes connections once it has accepted NBD_OPT_STARTTLS.
+    pub(crate) leaves: bool,
+    /// What clients have sent in clear text during handshakes.
+    pub(crate) clear: Vec<u8>,
 }
 
 impl NbdServer {
-    /// Starts a server, which allows several connections if `takes_several`.
+    /// Starts a server at a Unix socket, which allows several connections if `takes_several`.
     pub(crate) fn start(path: &Path, bytes: Vec<u8>, takes_several: bool) -> Self {
+        let mut server = Self::new(Place::Unix(path.into()), bytes, takes_several);
+        server.listen();
+        server
+    }
+
+    /// Starts a server at a free TCP port.
+    pub(crate) fn start_with_tls(policy: TlsPolicy, bytes: Vec<u8>, takes_several: bool) -> Self {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let place = Place::Tcp(listener.local_addr().unwrap());
+        let mut server = Self::new(place, bytes, takes_several);
+        server.lock().tls.policy = policy;
+        server.listen_with(Listener::Tcp(TcpListener::from_std(listener).unwrap()));
+        server
+    }
+
+    fn new(place: Place, bytes: Vec<u8>, takes_several: bool) -> Self {
         let flags = TransmissionFlags::HAS_FLAGS
             | TransmissionFlags::FLUSH
             | TransmissionFlags::WRITE_ZEROES;
@@ -74,15 +120,18 @@ impl NbdServer {
             is_broken: false,
             lives: None,
             forgets: true,
+            tls: ServerTls::default(),
         };
         let shared = Shared { state: Mutex::new(state), cuts: watch::Sender::new(0) };
-        let mut server = Self { shared: Arc::new(shared), path: path.into(), listening: None };
-        server.listen();
-        server
+        Self { shared: Arc::new(shared), place, listening: None }
     }
 
     pub(crate) fn uri(&self, query: &str) -> NbdUri {
-        format!("nbd+unix:///?socket={}{query}", self.path.display()).parse().unwrap()
+        let uri = match &self.place {
+            Place::Unix(path) => format!("nbd+unix:///?socket={}{query}", path.display()),
+            Place::Tcp(address) => format!("nbds://{address}/disk?{query}"),
+        };
+        uri.parse().unwrap()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, NbdState> {
@@ -91,11 +140,16 @@ impl NbdServer {
 
     /// Listens at the path, where an earlier server may have listened.
     pub(crate) fn listen(&mut self) {
-        let listener = UnixListener::bind(&self.path).unwrap();
+        let Place::Unix(path) = &self.place else { panic!("only a Unix socket is used again") };
+        let listener = UnixListener::bind(path).unwrap();
+        self.listen_with(Listener::Unix(listener));
+    }
+
+    fn listen_with(&mut self, listener: Listener) {
         let shared = Arc::clone(&self.shared);
         let listening = tokio::spawn(async move {
             let mut clients = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
+            while let Ok(stream) = listener.accept().await {
                 clients.spawn(Arc::clone(&shared).serve(stream));
             }
         });
@@ -105,13 +159,24 @@ impl NbdServer {
     /// Kills the server: connections are closed, and it does not listen any more.
     pub(crate) fn kill(&mut self) {
         self.listening.take().unwrap().abort();
-        std::fs::remove_file(&self.path).unwrap();
+        if let Place::Unix(path) = &self.place {
+            std::fs::remove_file(path).unwrap();
+        }
         self.shared.die();
     }
 
     /// Returns the number of received requests of a kind.
     pub(crate) fn count(&self, command: Command) -> usize {
         self.lock().requests.iter().filter(|(_, request)| request.command == command).count()
+    }
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Box<dyn NbdStream>> {
+        Ok(match self {
+            Self::Unix(listener) => Box::new(listener.accept().await?.0),
+            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
+        })
     }
 }
 
@@ -147,7 +212,7 @@ impl Shared {
         }
     }
 
-    async fn serve(self: Arc<Self>, stream: UnixStream) {
+    async fn serve(self: Arc<Self>, stream: Box<dyn NbdStream>) {
         let mut cuts = self.cuts.subscribe();
         tokio::select! {
             biased;
@@ -156,32 +221,45 @@ impl Shared {
         }
     }
 
-    /// Performs the handshake; returns the negotiated terms, or `None` if the client has closed the
-    /// connection.
+    /// Performs the handshake; returns the negotiated terms and the stream, which is veiled if the client has started TLS, or
+    /// `None` if the client has closed the connection.
     async fn shake_hands(
         &self,
-        stream: &mut UnixStream,
+        mut stream: Box<dyn NbdStream>,
         input: &mut BytesMut,
-    ) -> Option<Negotiated> {
-        let mut handshake = Handshake::new();
+    ) -> Option<(Negotiated, Box<dyn NbdStream>)> {
+        let mut handshake = Handshake::new().with_tls(self.lock().tls.policy);
+        let mut is_clear = true;
         loop {
             let event = handshake.receive(input).unwrap();
             if let Some(HandshakeEvent::Export(_)) = &event {
                 handshake.answer_export(self.lock().export.clone());
             }
             while let Some(bytes) = handshake.poll_transmit() {
-                drop(stream.write_all(&bytes).await);
+                drop(send(&mut stream, &bytes).await);
             }
             match event {
-                Some(HandshakeEvent::Negotiated(negotiated)) => return Some(negotiated),
+                Some(HandshakeEvent::Negotiated(negotiated)) => return Some((negotiated, stream)),
+                Some(HandshakeEvent::StartTls) if self.lock().tls.leaves => return None,
+                Some(HandshakeEvent::StartTls) => {
+                    stream = Box::new(Veil::over(stream));
+                    is_clear = false;
+                }
                 Some(_) => {}
-                None if stream.read_buf(input).await.unwrap_or(0) == 0 => return None,
-                None => {}
+                None => {
+                    let had = input.len();
+                    if stream.read_buf(input).await.unwrap_or(0) == 0 {
+                        return None;
+                    }
+                    if is_clear {
+                        self.lock().tls.clear.extend_from_slice(&input[had..]);
+                    }
+                }
             }
         }
     }
 
-    async fn talk(&self, mut stream: UnixStream) {
+    async fn talk(&self, stream: Box<dyn NbdStream>) {
         let (client, has_room) = {
             let mut state = self.lock();
             state.clients += 1;
@@ -191,9 +269,10 @@ impl Shared {
             return std::future::pending().await;
         }
         let mut input = BytesMut::new();
-        let Some(negotiated) = self.shake_hands(&mut stream, &mut input).await else { return };
+        let shaken = self.shake_hands(stream, &mut input).await;
+        let Some((negotiated, mut stream)) = shaken else { return };
         let mut transmission = Transmission::new(&negotiated);
-        let context = negotiated.contexts.first().map_or(0, |context| context.id);
+        let context = negotiated.contexts.first();
         loop {
             while let Some(event) = transmission.receive(&mut input).unwrap() {
                 let (request, data) = match event {
@@ -210,7 +289,7 @@ impl Shared {
                     continue;
                 }
                 let reply = self.answer(transmission.replies(), context, &request, &data);
-                if !self.lives_on() || stream.write_all(&reply).await.is_err() {
+                if !self.lives_on() || send(&mut stream, &reply).await.is_err() {
                     return;
                 }
             }
@@ -220,7 +299,14 @@ impl Shared {
         }
     }
 
-    fn answer(&self, replies: Replies, context: u32, request: &Request, data: &[u8]) -> Bytes {
+    /// Executes a request, and returns the reply. All bytes are data, and each bitmap marks them.
+    fn answer(
+        &self,
+        replies: Replies,
+        context: Option<&MetaContext>,
+        request: &Request,
+        data: &[u8],
+    ) -> Bytes {
         if self.lock().is_shutting_down {
             return replies.error(request.cookie, Errno::Shutdown, "");
         }
@@ -230,8 +316,10 @@ impl Shared {
                 [&Bytes::from(replies.read(request))[..], &read].concat().into()
             }
             Command::BlockStatus { .. } => {
-                let whole = [Extent { length: request.length.into(), status: 0 }];
-                replies.block_status(request, context, whole, true).unwrap()
+                let status = context.map_or(0, |context| (context.name != BASE_ALLOCATION).into());
+                let whole = [Extent { length: request.length.into(), status }];
+                let id = context.map_or(0, |context| context.id);
+                replies.block_status(request, id, whole, true).unwrap()
             }
             Command::Write { .. }
             | Command::WriteZeroes { .. }
@@ -253,6 +341,11 @@ impl Shared {
         }
         Vec::new()
     }
+}
+
+async fn send(stream: &mut Box<dyn NbdStream>, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
 }
 
 impl Drop for NbdServer {

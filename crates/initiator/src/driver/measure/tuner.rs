@@ -161,6 +161,7 @@ impl Tuner {
     /// Sets the plan on the socket.
     pub(crate) fn apply(&mut self, socket: &dyn Socket) {
         self.on_socket.granted = socket.apply(&self.plan);
+        self.on_socket.granted.encryption = socket.encryption();
         self.on_socket.is_applied = true;
         for refusal in &self.on_socket.granted.refused {
             tracing::warn!(option = refusal.option, reason = %refusal.reason, "not granted");
@@ -176,6 +177,8 @@ impl Tuner {
             self.measurement.update(&info);
         }
         self.measurement.terms = Some(terms(negotiated));
+        // The connection was encrypted after the plan was set on it.
+        self.on_socket.granted.encryption = socket.encryption();
         self.adapt(socket, Self::plan_again);
     }
 

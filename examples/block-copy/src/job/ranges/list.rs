@@ -7,6 +7,7 @@ use serde_json::Value;
 use thiserror::Error as ThisError;
 
 use crate::error::sentence::of_export;
+use crate::location::nbd_tls;
 
 /// Reasons why a list of ranges cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
@@ -91,9 +92,8 @@ fn lines(text: &str) -> Result<(Vec<Piece>, Vec<DirtyBitmap>), RangesError> {
     let (mut told, mut bitmaps) = (Vec::new(), Vec::new());
     for (at, line) in text.lines().enumerate() {
         if NbdUri::is_meant_by(line.trim_start()) {
-            let bitmap = line.parse().map_err(|error: NbdError| {
-                RangesError::Bitmap(Place::Line(at + 1), of_export(&error))
-            })?;
+            let bitmap = bitmap(line)
+                .map_err(|error| RangesError::Bitmap(Place::Line(at + 1), of_export(&error)))?;
             bitmaps.push(bitmap);
             continue;
         }
@@ -110,6 +110,12 @@ fn lines(text: &str) -> Result<(Vec<Piece>, Vec<DirtyBitmap>), RangesError> {
         }
     }
     Ok((told, bitmaps))
+}
+
+fn bitmap(line: &str) -> Result<DirtyBitmap, NbdError> {
+    let bitmap: DirtyBitmap = line.parse()?;
+    let uri = nbd_tls::provide(bitmap.uri().clone())?;
+    Ok(bitmap.with_uri(uri))
 }
 
 fn number(word: &str) -> Option<u64> {
@@ -180,7 +186,9 @@ mod tests {
         };
         let text = format!("  {bitmap}\r\n0 512\nnbd://h\tqemu:dirty-bitmap:1");
         assert_eq!(parse(&text, 512), Ok(told));
-        for nonsense in ["nbd://h", "nbd://h b0", "nbds://h qemu:dirty-bitmap:b", "nbd://h 1 2"] {
+        for nonsense in
+            ["nbd://h", "nbd://h b0", "nbds://h?tls_x=1 qemu:dirty-bitmap:b", "nbd://h 1 2"]
+        {
             let wrong = parse(&format!("0 1\n{nonsense}\n"), 512);
             assert!(matches!(wrong, Err(RangesError::Bitmap(Place::Line(2), _))), "{nonsense}");
         }

@@ -1,0 +1,124 @@
+//! Encrypts the connections to NBD servers (`nbds://`).
+
+use iscsi_copy::{NbdError, NbdUri};
+
+/// Gives a URI what encrypts its connections, if it asks for TLS and this program has it.
+///
+/// # Errors
+/// [`NbdError::TlsOptions`] for options of TLS that are unknown or malformed, or do not fit each other.
+pub(crate) fn provide(uri: NbdUri) -> Result<NbdUri, NbdError> {
+    #[cfg(feature = "tls")]
+    let uri = match uri.tls().map(imp::NbdRustls::new).transpose()? {
+        Some(tls) => uri.with_tls(std::sync::Arc::new(tls)),
+        None => uri,
+    };
+    Ok(uri)
+}
+
+#[cfg(feature = "tls")]
+mod imp {
+    use std::io;
+    use std::path::Path;
+    use std::pin::Pin;
+
+    use iscsi_copy::{NbdError, NbdStream, NbdTls};
+    use iscsi_initiator::TlsOptions;
+    use iscsi_tls::Rustls;
+    use tokio::net::TcpStream;
+
+    /// TLS by rustls, with the options of a URI.
+    #[derive(Debug)]
+    pub(super) struct NbdRustls {
+        rustls: Rustls,
+        options: TlsOptions,
+    }
+
+    impl NbdRustls {
+        pub(super) fn new<'a>(
+            pairs: impl Iterator<Item = (&'a str, &'a str)>,
+        ) -> Result<Self, NbdError> {
+            let (of_libnbd, own): (Vec<_>, Vec<_>) =
+                pairs.partition(|(name, _)| name.starts_with("tls-"));
+            let refused = |reason: String| NbdError::TlsOptions(reason);
+            let mut options =
+                TlsOptions::from_pairs(own).map_err(|error| refused(error.to_string()))?;
+            for (name, value) in of_libnbd {
+                take_over(&mut options, name, value).map_err(refused)?;
+            }
+            Ok(Self { rustls: Rustls::default(), options })
+        }
+    }
+
+    /// Takes over a parameter of libnbd's URIs.
+    fn take_over(options: &mut TlsOptions, name: &str, value: &str) -> Result<(), String> {
+        match (name, value) {
+            ("tls-certificates", folder) if !folder.is_empty() => {
+                let file = |name| Path::new(folder).join(name);
+                options.ca.get_or_insert_with(|| file("ca-cert.pem"));
+                let (certificate, key) = (file("client-cert.pem"), file("client-key.pem"));
+                if options.certificate.is_none() && certificate.exists() {
+                    (options.certificate, options.key) = (Some(certificate), Some(key));
+                }
+                Ok(())
+            }
+            ("tls-hostname", name) if !name.is_empty() => {
+                options.name.get_or_insert_with(|| name.to_owned());
+                Ok(())
+            }
+            ("tls-verify-peer", "true" | "1" | "yes") => Ok(()),
+            ("tls-verify-peer", _) => {
+                Err("the server is always checked; name its authority by tls_ca, or pin its key by tls_pin".to_owned())
+            }
+            ("tls-psk-file" | "tls-username", _) => {
+                Err("keys shared beforehand (PSK) are not supported; give the server a certificate, and pin its key by tls_pin".to_owned())
+            }
+            (name, _) => Err(format!("the option {name} is not known, or lacks its value")),
+        }
+    }
+
+    impl NbdTls for NbdRustls {
+        fn secure<'a>(
+            &'a self,
+            stream: TcpStream,
+            host: &'a str,
+        ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn NbdStream>>> + Send + 'a>> {
+            Box::pin(async move {
+                let stream = self.rustls.connect_nbd(stream, host, &self.options).await?;
+                Ok(Box::new(stream) as Box<dyn NbdStream>)
+            })
+        }
+    }
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use super::*;
+
+    fn error_of(text: &str) -> Option<String> {
+        text.parse().and_then(provide).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_of_both_kinds_are_known_and_the_check_stays_on() {
+        for text in [
+            "nbd://host/x",
+            "nbd://host/x?tls-psk-file=keys",
+            "nbds://host/x",
+            "nbds://host/x?tls_ca=ca.pem&tls_name=san.example&retry_timeout=5",
+            "nbds://host/x?tls-certificates=/nowhere&tls-verify-peer=true&tls-hostname=h",
+        ] {
+            assert_eq!(error_of(text), None, "{text}");
+        }
+        for (text, reason) in [
+            ("nbds://host/x?tls_pin=sha256:1", "64 hexadecimal digits"),
+            ("nbds://host/x?tls_cert=c.pem", "of tls_cert and tls_key"),
+            ("nbds://host/x?tls_verify=no", "tls_verify"),
+            ("nbds://host/x?tls-verify-peer=false", "always checked"),
+            ("nbds://host/x?tls-psk-file=keys", "PSK"),
+            ("nbds://host/x?tls-certificates=", "lacks its value"),
+        ] {
+            let error = error_of(text).unwrap_or_default();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}
