@@ -59,7 +59,7 @@ impl Acceptor {
         stream: S,
     ) -> io::Result<TlsStream<S>> {
         let config = self.config().await?;
-        TlsAcceptor::from(config).accept(stream).await.map_err(Refusal::in_words)
+        TlsAcceptor::from(config).accept(stream).await.map_err(Refusal::of_client)
     }
 
     /// Returns the configuration. Reads the files again if one of them has changed.

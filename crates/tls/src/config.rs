@@ -80,7 +80,8 @@ impl Rustls {
     /// is the host name or address in the URI of the server.
     ///
     /// # Errors
-    /// `InvalidData` if the server is not trusted, `InvalidInput` if the options cannot be used; other errors are those of the stream.
+    /// `InvalidData` if the server is not trusted, `InvalidInput` if the options cannot be used, `ConnectionAborted` if the server has ended
+    /// the handshake; other errors are those of the stream.
     pub async fn connect_nbd<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
@@ -89,7 +90,7 @@ impl Rustls {
     ) -> io::Result<TlsStream<S>> {
         let name = server_name(options.name.as_deref().unwrap_or(host))?;
         let config = self.config(options, Protocol::Nbd).await?;
-        TlsConnector::from(config).connect(name, stream).await.map_err(Refusal::in_words)
+        TlsConnector::from(config).connect(name, stream).await.map_err(Refusal::of_handshake)
     }
 
     /// Returns the configuration for these options. Makes a new one if there is none, or if a file has changed.

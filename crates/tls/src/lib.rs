@@ -10,7 +10,7 @@
 //!   and [`Acceptor`] as a server.
 //! - The socket below stays that of the network: what the kernel reports, buffers, pacing and congestion control act on the real
 //!   link.
-//! - Keys are renewed in both directions before they have served too much (2^24 records of AES-GCM).
+//! - Keys are renewed before they have served too much (2^24 records of AES-GCM), over iSCSI in both directions.
 //! - CHAP stays useful inside: TLS proves the host at the far end, CHAP the target and the initiator.
 //!
 //! Design: `docs/design/tls.md`.

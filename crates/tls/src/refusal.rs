@@ -1,7 +1,7 @@
 //! Why a connection failed at the TLS layer, in words that name the options of a URL.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 
 use rustls::{AlertDescription, CertificateError};
 use webpki::Error as CertificateFault;
@@ -11,11 +11,28 @@ use webpki::Error as CertificateFault;
 pub(crate) struct Refusal(pub(crate) rustls::Error);
 
 impl Refusal {
-    /// Returns the same error in these words, if it is one of rustls.
-    pub(crate) fn in_words(error: io::Error) -> io::Error {
+    /// Returns the error of a client's handshake in these words. That the server has ended the handshake is `ConnectionAborted`.
+    pub(crate) fn of_handshake(error: io::Error) -> io::Error {
         match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
+            Some(cause @ rustls::Error::AlertReceived(_)) => {
+                io::Error::new(ErrorKind::ConnectionAborted, Self(cause.clone()))
+            }
             Some(cause) => io::Error::new(error.kind(), Self(cause.clone())),
+            None if error.kind() == ErrorKind::UnexpectedEof => io::Error::new(
+                ErrorKind::ConnectionAborted,
+                "the server has closed it in the handshake of TLS",
+            ),
             None => error,
+        }
+    }
+
+    /// Returns the error of a server's handshake, in these words unless they name options of a client.
+    pub(crate) fn of_client(error: io::Error) -> io::Error {
+        match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
+            Some(cause @ rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                io::Error::new(error.kind(), Self(cause.clone()))
+            }
+            _ => error,
         }
     }
 }

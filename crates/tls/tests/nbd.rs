@@ -332,6 +332,25 @@ async fn a_server_that_has_tls_1_2_only_is_accepted() {
 }
 
 #[tokio::test]
+async fn a_server_that_ends_the_handshake_is_told_from_one_that_is_not_trusted() {
+    /// A fatal alert in clear: handshake_failure (RFC 8446 §6.2).
+    const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 40];
+    for (last, reason) in [(&[][..], "has closed it in the handshake"), (ALERT, "by tls_cert")] {
+        let (near, mut far) = duplex(1 << 14);
+        let (rustls, options) = (Rustls::default(), pinned([0; 32]));
+        let connecting = rustls.connect_nbd(near, HOST, &options);
+        let leaving = async move {
+            far.read_exact(&mut [0; 16]).await.unwrap();
+            far.write_all(last).await.unwrap();
+        };
+        let (client, ()) = soon(async { tokio::join!(connecting, leaving) }).await;
+        let error = client.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_has_tls_1_2_only_or_none_is_refused() {
     let authority = Authority::of_server();
     let acceptor = authority.acceptor();
@@ -349,5 +368,5 @@ async fn a_client_that_has_tls_1_2_only_or_none_is_refused() {
 
     let (mut near, far) = duplex(1 << 14);
     near.write_all(b"IHAVEOPT\0\0\0\x03\0\0\0\0").await.unwrap();
-    assert_refused(soon(acceptor.accept(far)).await.unwrap_err(), "does it speak TLS");
+    assert_refused(soon(acceptor.accept(far)).await.unwrap_err(), "corrupt message");
 }

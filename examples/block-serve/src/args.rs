@@ -200,7 +200,7 @@ impl TlsArgs {
             Some(TlsMode::Allow | TlsMode::Require) if self.tls_cert.is_none() => {
                 Err("--tls needs --tls-cert and --tls-key")
             }
-            Some(TlsMode::Allow) if self.tls_ca.is_some() => {
+            Some(TlsMode::Off | TlsMode::Allow) if self.tls_ca.is_some() => {
                 Err("--tls-ca has no effect on clients without TLS; write --tls require")
             }
             _ => Ok(()),
@@ -287,7 +287,9 @@ mod tests {
         ] {
             assert!(parse(arguments).is_err(), "{arguments:?}");
         }
-        assert!(parse(&[&files[..], &["--tls", "allow", "--tls-ca", "a"]].concat()).is_err());
+        for mode in ["off", "allow"] {
+            assert!(parse(&[&files[..], &["--tls", mode, "--tls-ca", "a"]].concat()).is_err());
+        }
         for arguments in [&[][..], &["--tls", "off"], &["--tls", "require", "--tls-ca", "a"]] {
             assert!(parse(&[&files[..], arguments].concat()).is_ok(), "{arguments:?}");
         }

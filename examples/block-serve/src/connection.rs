@@ -232,7 +232,11 @@ impl Desk {
             };
             input.reserve(IDLE_LEN);
             let read = reader.read_buf(&mut input);
-            let count = if owes { pace.wait(read).await? } else { read.await? };
+            let count = match if owes { pace.wait(read).await } else { read.await } {
+                // A client that is killed sends no close_notify.
+                Err(error) if !owes && error.kind() == io::ErrorKind::UnexpectedEof => 0,
+                count => count?,
+            };
             if count == 0 {
                 return Ok(End::Gone);
             }

@@ -44,7 +44,7 @@ pub enum Error {
     /// The sockets that were handed over cannot be used.
     #[error("a socket that was handed over (LISTEN_FDS): {0}")]
     Inherited(io::Error),
-    /// The files for TLS cannot be used, or this program has no TLS.
+    /// The files for TLS cannot be used.
     #[error("TLS of the clients cannot be used: {0}; check --tls-cert, --tls-key and --tls-ca")]
     Tls(io::Error),
     /// Writes of clients may be lost, and no client has received an error for them.

@@ -48,9 +48,9 @@ pub(crate) async fn send_all(
         }
         send(&mut stream, &together, &mut pace, stop).await?;
         together.clear();
-        flush(&mut stream, &mut pace, stop).await?;
+        settle(&mut stream, false, &mut pace, stop).await?;
     }
-    stream.shutdown().await
+    settle(&mut stream, true, &mut pace, stop).await
 }
 
 /// Waits for the next reply. While there is no reply to send, the pace of the client is not measured: a new
@@ -87,16 +87,22 @@ async fn send(
     Ok(())
 }
 
-/// Sends the bytes that an encrypted stream has taken and not sent yet. Returns an error if the client takes them too slowly.
-async fn flush(
+/// Sends the bytes that an encrypted stream holds, and closes it if that is asked for. Returns an error if the client takes them too
+/// slowly.
+async fn settle(
     stream: &mut (impl AsyncWrite + Unpin),
+    closes: bool,
     pace: &mut Pace,
     stop: &Stop,
 ) -> io::Result<()> {
     loop {
+        let settled = async {
+            let settled = if closes { stream.shutdown().await } else { stream.flush().await };
+            settled.map(|()| 0)
+        };
         tokio::select! {
             biased;
-            flushed = pace.wait(async { stream.flush().await.map(|()| 0) }) => return flushed.map(drop),
+            settled = pace.wait(settled) => return settled.map(drop),
             () = stop.requested(), if !pace.is_last() => pace.hurry(),
         }
     }
@@ -104,7 +110,10 @@ async fn flush(
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll, ready};
     use std::time::Duration;
+
     use tokio::io::AsyncReadExt;
 
     use tokio::sync::mpsc::unbounded_channel;
@@ -198,6 +207,68 @@ mod tests {
             let error = sender.await.unwrap().unwrap_err();
             assert_eq!((error.kind(), start.elapsed()), (io::ErrorKind::TimedOut, LAST_PERIOD));
             taker.abort();
+        }
+    }
+
+    /// A stream that holds bytes until it is flushed, as one over TLS does, and is never closed if it is stuck.
+    struct Holding {
+        below: tokio::io::DuplexStream,
+        held: Vec<u8>,
+        is_stuck: bool,
+    }
+
+    impl AsyncWrite for Holding {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.held.extend(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let this = self.get_mut();
+            while !this.held.is_empty() {
+                let sent = ready!(Pin::new(&mut this.below).poll_write(context, &this.held))?;
+                this.held.drain(..sent);
+            }
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if self.is_stuck { Poll::Pending } else { self.poll_flush(context) }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_leaves_a_stream_that_holds_it_until_it_is_flushed() {
+        let (replies, outgoing) = unbounded_channel();
+        let (below, mut theirs) = tokio::io::duplex(100);
+        let stream = Holding { below, held: Vec::new(), is_stuck: false };
+        let sender = tokio::spawn(sent_all(outgoing, stream));
+        replies.send(reply("head", vec![7; 10])).unwrap();
+        let mut taken = [0; 14];
+        theirs.read_exact(&mut taken).await.unwrap();
+        assert!(!sender.is_finished());
+        drop(replies);
+        sender.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_cannot_be_closed_is_given_up() {
+        for (is_stopped, time) in [(false, PERIOD), (true, LAST_PERIOD)] {
+            let (below, _theirs) = tokio::io::duplex(100);
+            let stream = Holding { below, held: Vec::new(), is_stuck: true };
+            let (button, stop) = Stop::new();
+            if is_stopped {
+                button.press();
+            }
+            let start = Instant::now();
+            let (replies, outgoing) = unbounded_channel();
+            drop(replies);
+            let error = send_all(outgoing, stream, &stop).await.unwrap_err();
+            assert_eq!((error.kind(), start.elapsed()), (io::ErrorKind::TimedOut, time));
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+#[cfg(not(feature = "tls"))]
+use iscsi_examples_common::program::ProgramError;
 use iscsi_nbd::server::TlsPolicy;
 
 use crate::args::{TlsArgs, TlsMode};
@@ -26,7 +28,7 @@ impl ClientTls {
     /// Reads the files of the options.
     ///
     /// # Errors
-    /// [`Error::Tls`] if a file cannot be used, or if TLS is asked for and this program has none.
+    /// [`Error::Tls`] if a file cannot be used; an error of usage if TLS is asked for and this program has none.
     pub(crate) fn new(args: &TlsArgs) -> Result<Self, Error> {
         let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
             return Ok(Self::default());
@@ -47,7 +49,7 @@ impl ClientTls {
         #[cfg(not(feature = "tls"))]
         {
             let _ = (certificate, key, policy);
-            Err(Error::Tls(io::Error::new(io::ErrorKind::Unsupported, "this program has no TLS")))
+            Err(ProgramError::usage("this program was built without TLS").into())
         }
     }
 

@@ -202,6 +202,15 @@ async fn a_server_that_leaves_after_the_handshake_of_tls_is_told_apart() {
 }
 
 #[tokio::test]
+async fn a_server_that_ends_the_handshake_of_tls_is_not_waited_for() {
+    let (server, provider) =
+        (serve(TlsPolicy::Require), Provider::failing(ErrorKind::ConnectionAborted));
+    let error = open(server.uri("open_timeout=50"), &provider).await.unwrap_err();
+    assert!(matches!(error, NbdError::TlsEnded { .. }), "{error:?}");
+    assert_eq!(provider.hosts().len(), 1);
+}
+
+#[tokio::test]
 async fn a_server_that_requires_tls_says_so() {
     let server = serve(TlsPolicy::Require);
     let uri = server.uri("open_timeout=50").to_string().replace("nbds://", "nbd://");

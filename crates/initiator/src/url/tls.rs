@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::error::UrlError;
 
-/// Options of TLS 1.3: how the connections of a URL are encrypted, and how the peer is checked. The peer is the host where the
+/// Options of TLS: how the connections of a URL are encrypted, and how the peer is checked. The peer is the host where the
 /// encryption ends, mostly a tunnel in front of the target.
 ///
 /// To open such a URL, the initiator needs [`Options::with_tls`](crate::Options::with_tls). The peer is always checked, and no

@@ -22,7 +22,7 @@ mod imp {
     use std::pin::Pin;
 
     use iscsi_copy::{NbdError, NbdStream, NbdTls};
-    use iscsi_initiator::TlsOptions;
+    use iscsi_initiator::{TlsOptions, UrlError};
     use iscsi_tls::Rustls;
     use tokio::net::TcpStream;
 
@@ -44,6 +44,9 @@ mod imp {
                 TlsOptions::from_pairs(own).map_err(|error| refused(error.to_string()))?;
             for (name, value) in of_libnbd {
                 take_over(&mut options, name, value).map_err(refused)?;
+            }
+            if !options.pins.is_empty() && (options.ca.is_some() || options.name.is_some()) {
+                return Err(refused(UrlError::TlsPinAndName.to_string()));
             }
             Ok(Self { rustls: Rustls::default(), options })
         }
@@ -116,8 +119,11 @@ mod tests {
             ("nbds://host/x?tls-verify-peer=false", "always checked"),
             ("nbds://host/x?tls-psk-file=keys", "PSK"),
             ("nbds://host/x?tls-certificates=", "lacks its value"),
+            ("nbds://host/x?tls-certificates=/nowhere&tls_pin=sha256:PIN", "not checked"),
+            ("nbds://host/x?tls-hostname=h&tls_pin=sha256:PIN", "not checked"),
         ] {
-            let error = error_of(text).unwrap_or_default();
+            let text = text.replace("PIN", &"0".repeat(64));
+            let error = error_of(&text).unwrap_or_default();
             assert!(error.contains(reason), "{text}: {error}");
         }
     }

@@ -69,7 +69,7 @@ impl NbdAdvice {
             }
             Self::CheckTlsOptions => "check the options of TLS in the URI",
             Self::GiveCertificate => {
-                "it may require a certificate of this program, by tls_cert and tls_key in the URI"
+                "it may require a certificate, or another one, by tls_cert and tls_key in the URI; look at its log"
             }
             Self::CheckCertificate => {
                 "check the certificate of the server, and tls_ca, tls_name or tls_pin in the URI"

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep_until, timeout};
 
 use super::NbdError;
-use super::handshake::{CLOSED, Ready, shake_hands};
+use super::handshake::{CLOSED, CUT_OFF, Ready, shake_hands};
 use super::losses::Losses;
 use super::silence::Silence;
 use super::socket::{Reader, Writer};
@@ -375,9 +375,8 @@ fn poll_receive(
         };
         match received {
             Ok(0) => return Poll::Ready(CLOSED.to_owned()),
-            // An encrypted connection was closed without close_notify.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Poll::Ready(CLOSED.to_owned());
+                return Poll::Ready(CUT_OFF.to_owned());
             }
             Ok(_) => state.silence.sign_of_life(),
             Err(error) => return Poll::Ready(error.to_string()),

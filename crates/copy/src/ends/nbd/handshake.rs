@@ -15,6 +15,8 @@ const MAX_SIZE: u64 = i64::MAX as u64;
 
 /// Reason for the end of a connection that the server has closed without one.
 pub(super) const CLOSED: &str = "the server has closed it";
+/// Reason for the end of an encrypted connection without close_notify (RFC 8446 §6.1).
+pub(super) const CUT_OFF: &str = "the encrypted stream was cut off";
 
 /// A socket after the handshake, and the negotiated terms.
 pub(super) struct Ready {
@@ -76,8 +78,8 @@ fn broken(place: String, is_encrypted: bool, cause: io::Error) -> NbdError {
     if !is_encrypted {
         return NbdError::Connect { place, cause };
     }
-    let is_end = cause.kind() == ErrorKind::UnexpectedEof;
-    let reason = if is_end { CLOSED.to_owned() } else { cause.to_string() };
+    let is_cut_off = cause.kind() == ErrorKind::UnexpectedEof;
+    let reason = if is_cut_off { CUT_OFF.to_owned() } else { cause.to_string() };
     NbdError::TlsEnded { place, reason }
 }
 
@@ -94,6 +96,8 @@ async fn secure(
         let (kind, place, reason) = (cause.kind(), place.to_string(), cause.to_string());
         if kind == ErrorKind::InvalidData {
             NbdError::NotTrusted { place, reason }
+        } else if kind == ErrorKind::ConnectionAborted {
+            NbdError::TlsEnded { place, reason }
         } else if kind == ErrorKind::InvalidInput {
             NbdError::TlsOptions(reason)
         } else {

@@ -15,8 +15,8 @@ pub trait NbdTls: fmt::Debug + Send + Sync {
     /// proved to be `host`, the host name or address in the URI.
     ///
     /// # Errors
-    /// `InvalidData` if the server is not trusted, `InvalidInput` if the options of TLS cannot be used; other errors are those of the
-    /// connection.
+    /// `InvalidData` if the server is not trusted, `InvalidInput` if the options of TLS cannot be used, `ConnectionAborted` if the server
+    /// has ended the handshake, for example because it wants a certificate; other errors are those of the connection.
     fn secure<'a>(&'a self, stream: TcpStream, host: &'a str) -> IoFuture<'a, Box<dyn NbdStream>>;
 }
 
