@@ -22,7 +22,7 @@ mod imp {
     use std::pin::Pin;
 
     use iscsi_copy::{NbdError, NbdStream, NbdTls};
-    use iscsi_initiator::{TlsOptions, UrlError};
+    use iscsi_initiator::TlsOptions;
     use iscsi_tls::Rustls;
     use tokio::net::TcpStream;
 
@@ -37,45 +37,41 @@ mod imp {
         pub(super) fn new<'a>(
             pairs: impl Iterator<Item = (&'a str, &'a str)>,
         ) -> Result<Self, NbdError> {
-            let (of_libnbd, own): (Vec<_>, Vec<_>) =
-                pairs.partition(|(name, _)| name.starts_with("tls-"));
-            let refused = |reason: String| NbdError::TlsOptions(reason);
-            let mut options =
-                TlsOptions::from_pairs(own).map_err(|error| refused(error.to_string()))?;
-            for (name, value) in of_libnbd {
-                take_over(&mut options, name, value).map_err(refused)?;
+            let mut own = Vec::new();
+            for (name, value) in pairs {
+                own.extend(own_options(name, value).map_err(NbdError::TlsOptions)?);
             }
-            if !options.pins.is_empty() && (options.ca.is_some() || options.name.is_some()) {
-                return Err(refused(UrlError::TlsPinAndName.to_string()));
-            }
+            let own = own.iter().map(|(name, value)| (*name, value.as_str()));
+            let options = TlsOptions::from_pairs(own);
+            let options = options.map_err(|error| NbdError::TlsOptions(error.to_string()))?;
             Ok(Self { rustls: Rustls::default(), options })
         }
     }
 
-    /// Takes over a parameter of libnbd's URIs.
-    fn take_over(options: &mut TlsOptions, name: &str, value: &str) -> Result<(), String> {
+    /// Returns an option of a URI as options of an iSCSI URL. Those that begin with `tls-` are options of libnbd.
+    fn own_options<'a>(name: &'a str, value: &str) -> Result<Vec<(&'a str, String)>, String> {
         match (name, value) {
             ("tls-certificates", folder) if !folder.is_empty() => {
-                let file = |name| Path::new(folder).join(name);
-                options.ca.get_or_insert_with(|| file("ca-cert.pem"));
-                let (certificate, key) = (file("client-cert.pem"), file("client-key.pem"));
-                if options.certificate.is_none() && certificate.exists() {
-                    (options.certificate, options.key) = (Some(certificate), Some(key));
+                let file = |name| format!("{folder}/{name}");
+                let mut own = vec![("tls_ca", file("ca-cert.pem"))];
+                let certificate = file("client-cert.pem");
+                if Path::new(&certificate).exists() {
+                    own.extend([("tls_cert", certificate), ("tls_key", file("client-key.pem"))]);
                 }
-                Ok(())
+                Ok(own)
             }
-            ("tls-hostname", name) if !name.is_empty() => {
-                options.name.get_or_insert_with(|| name.to_owned());
-                Ok(())
-            }
-            ("tls-verify-peer", "true" | "1" | "yes") => Ok(()),
+            ("tls-hostname", name) => Ok(vec![("tls_name", name.to_owned())]),
+            ("tls-verify-peer", "true" | "1" | "yes") => Ok(Vec::new()),
             ("tls-verify-peer", _) => {
                 Err("the server is always checked; name its authority by tls_ca, or pin its key by tls_pin".to_owned())
             }
             ("tls-psk-file" | "tls-username", _) => {
                 Err("keys shared beforehand (PSK) are not supported; give the server a certificate, and pin its key by tls_pin".to_owned())
             }
-            (name, _) => Err(format!("the option {name} is not known, or lacks its value")),
+            (name, _) if name.starts_with("tls-") => {
+                Err(format!("the option {name} is not known, or lacks its value"))
+            }
+            (name, value) => Ok(vec![(name, value.to_owned())]),
         }
     }
 
@@ -105,7 +101,6 @@ mod tests {
     fn options_of_both_kinds_are_known_and_the_check_stays_on() {
         for text in [
             "nbd://host/x",
-            "nbd://host/x?tls-psk-file=keys",
             "nbds://host/x",
             "nbds://host/x?tls_ca=ca.pem&tls_name=san.example&retry_timeout=5",
             "nbds://host/x?tls-certificates=/nowhere&tls-verify-peer=true&tls-hostname=h",
@@ -119,6 +114,8 @@ mod tests {
             ("nbds://host/x?tls-verify-peer=false", "always checked"),
             ("nbds://host/x?tls-psk-file=keys", "PSK"),
             ("nbds://host/x?tls-certificates=", "lacks its value"),
+            ("nbds://host/x?tls-certificates=/nowhere&tls_ca=ca.pem", "tls_ca"),
+            ("nbds://host/x?tls-hostname=", "tls_name"),
             ("nbds://host/x?tls-certificates=/nowhere&tls_pin=sha256:PIN", "not checked"),
             ("nbds://host/x?tls-hostname=h&tls_pin=sha256:PIN", "not checked"),
         ] {

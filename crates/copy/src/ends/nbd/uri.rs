@@ -26,8 +26,8 @@ const COMMAND_TIMEOUT: [&str; 1] = ["command_timeout="];
 /// Besides `socket`, three parameters of the query have an effect, all in seconds: `retry_timeout` and
 /// `open_timeout`, as in an iSCSI URL (also called `patience` and `open_patience`), and `command_timeout`.
 ///
-/// `nbds://` requires TLS: see [`tls`](Self::tls) and [`with_tls`](Self::with_tls). There, parameters that begin with `tls` are its
-/// options. Other parameters are ignored.
+/// `nbds://` requires TLS: see [`tls`](Self::tls) and [`with_tls`](Self::with_tls). Parameters that begin with `tls` are its options, and
+/// an error in the URI of a connection in clear text. Other parameters are ignored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NbdUri {
     text: String,
@@ -159,8 +159,7 @@ impl FromStr for NbdUri {
             tls.push((name.to_owned(), decode(value)?));
         }
         let is_secure = scheme == "nbds";
-        // Those of libnbd begin with `tls-`, and have no effect in clear text there either.
-        if !is_secure && tls.iter().any(|(name, _)| !name.starts_with("tls-")) {
+        if !is_secure && !tls.is_empty() {
             return Err(NbdError::Uri(
                 "the URI has options of TLS, but does not begin with nbds://",
             ));
@@ -259,10 +258,10 @@ mod tests {
             ("nbd://host/a?patience=5&open_patience=6", 5, Some(60), "nbd://host/a"),
             ("nbd://host?retry_timeout=0&command_timeout=0", 0, None, "nbd://host"),
             (
-                "nbd+unix:///?retry_timeout=7&socket=s&command_timeout=8&open_timeout=1&tls-certificates=c",
+                "nbd+unix:///?retry_timeout=7&socket=s&command_timeout=8&open_timeout=1&other=c",
                 7,
                 Some(8),
-                "nbd+unix:///?socket=s&tls-certificates=c",
+                "nbd+unix:///?socket=s&other=c",
             ),
         ] {
             let uri: NbdUri = text.parse().unwrap();
@@ -282,7 +281,7 @@ mod tests {
             [("tls_ca", "a&b.pem"), ("tls_pin", "sha256:00"), ("tls-certificates", "c")]
         );
         assert!(matches!(uri.provider(), Err(NbdError::Tls)));
-        let clear: NbdUri = "nbd://host?tls-certificates=c".parse().unwrap();
+        let clear: NbdUri = "nbd://host".parse().unwrap();
         assert!(clear.tls().is_none() && matches!(clear.provider(), Ok(None)));
     }
 
@@ -317,6 +316,7 @@ mod tests {
             "nbds+unix:///x?socket=s",
             "nbds://host?tls_pin=%ff",
             "nbd://host?tls_ca=ca.pem",
+            "nbd://host?tls-certificates=pki",
             "nbd+unix:///x?socket=s&tls_name=san.example",
             "nbd+unix:///x",
             "nbd+unix://host/x?socket=s",
