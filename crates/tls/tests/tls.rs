@@ -97,6 +97,8 @@ async fn bytes_arrive_and_nothing_is_readable_on_the_wire() {
     let rig = Rig::start(Behavior::default()).await;
     let disk = rig.open(&rig.ca()).await.unwrap();
     write_and_read(&rig, &disk).await;
+    let reading = soon(disk.sessions()[0].reading()).await.unwrap();
+    assert!(reading.encryption().unwrap().starts_with("TLS13_"));
     soon(disk.logout()).await.unwrap();
     let wire = rig.tunnel.wire();
     assert!(wire.len() > 1_000_000);

@@ -20,8 +20,6 @@ pub struct Granted {
     pub not_sent_low_water: Option<u32>,
     /// The congestion control in use.
     pub congestion_control: Option<String>,
-    /// The cipher of TLS; `None` in clear text. The kernel does not grant it: it is what both ends have agreed on.
-    pub encryption: Option<String>,
     /// The options that the kernel refused.
     pub refused: Vec<Refusal>,
 }
@@ -48,10 +46,6 @@ impl Granted {
             row("receive buffer", size(self.receive_buffer), counted),
             row("congestion control", self.congestion_control.clone().unwrap_or_else(unknown), ""),
         ];
-        rows.extend(self.encryption.as_ref().map(|cipher| {
-            let price = "in this process; one more round trip a connection, 22 bytes each 16 KiB";
-            row("encryption", cipher.clone(), price)
-        }));
         rows.extend(self.refused.iter().map(|refusal| Row {
             name: refusal.option,
             value: "refused".to_owned(),

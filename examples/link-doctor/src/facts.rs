@@ -14,6 +14,8 @@ use iscsi_tuner::Size;
 pub struct LinkFacts {
     /// The kernel's report of the connection.
     pub info: TcpInfo,
+    /// The cipher of TLS; `None` in clear text.
+    pub encryption: Option<String>,
     /// The measurements so far.
     pub measurement: Measurement,
     /// The limits of this host.
@@ -61,7 +63,7 @@ impl LinkFacts {
         }
     }
 
-    /// Returns remarks on the path: the MTU, the interface and the offloads of the interface.
+    /// Returns remarks on the path: the MTU, the interface and its offloads, and the encryption.
     #[must_use]
     pub fn remarks(&self) -> Vec<Line> {
         let nothing = Observation::default();
@@ -72,8 +74,13 @@ impl LinkFacts {
             let mtu = interface.mtu.map_or_else(|| "unknown".to_owned(), |mtu| mtu.to_string());
             Line::new("interface", interface.name.as_str(), format!("MTU {mtu}"))
         });
+        let encryption = self.encryption.as_deref().map(|cipher| {
+            let price = "in this process; one more round trip a connection, 22 bytes each 16 KiB";
+            Line::new("encryption", cipher, price)
+        });
         let remarks = diagnosis.remarks.into_iter();
         own.into_iter()
+            .chain(encryption)
             .chain(remarks.map(|row| Line::new(row.name, row.value, row.reason)))
             .collect()
     }
@@ -83,11 +90,37 @@ impl From<&Reading> for LinkFacts {
     fn from(reading: &Reading) -> Self {
         Self {
             info: *reading.tcp_info(),
+            encryption: reading.encryption().map(str::to_owned),
             measurement: *reading.measurement(),
             limits: reading.limits().clone(),
             plan: reading.plan().clone(),
             granted: reading.granted().clone(),
             interface: reading.interface().cloned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsi_tuner::{Tuning, plan};
+
+    use super::*;
+
+    #[test]
+    fn the_cipher_is_a_remark() {
+        let (measurement, limits) = (Measurement::default(), Limits::default());
+        let facts = |encryption: Option<&str>| LinkFacts {
+            info: TcpInfo::default(),
+            encryption: encryption.map(str::to_owned),
+            plan: plan(&measurement, &limits, &Tuning::default()),
+            measurement,
+            limits: limits.clone(),
+            granted: Granted::default(),
+            interface: None,
+        };
+        let has_row = |facts: LinkFacts| {
+            facts.remarks().iter().any(|line| line.name == "encryption" && line.value == "CIPHER")
+        };
+        assert!(has_row(facts(Some("CIPHER"))) && !has_row(facts(None)));
     }
 }

@@ -79,7 +79,6 @@ impl Granted {
                 .ok()
                 .filter(|bytes| (1..u32::MAX).contains(bytes)),
             congestion_control: name_of(socket.tcp_congestion()).ok(),
-            encryption: None,
             refused: Vec::new(),
         }
     }

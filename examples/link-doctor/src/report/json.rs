@@ -34,6 +34,7 @@ impl Report {
             "tcp": tcp(&self.facts.info, self.facts.measurement.loss),
             "path": self.path.to_json(&self.who.portal),
             "interface": self.facts.interface.as_ref().map(interface),
+            "encryption": self.facts.encryption,
             "host": host(&self.facts.limits),
             "plan": plan(&self.facts.plan),
             "granted": granted(&self.facts.granted),
@@ -165,7 +166,6 @@ fn granted(granted: &Granted) -> Value {
         "no_delay": granted.no_delay,
         "not_sent_low_water_bytes": granted.not_sent_low_water,
         "congestion_control": granted.congestion_control,
-        "encryption": granted.encryption,
         "refused": refused
             .map(|refusal| json!({ "option": refusal.option, "reason": refusal.reason }))
             .collect::<Vec<_>>(),

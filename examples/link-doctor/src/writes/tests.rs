@@ -27,6 +27,7 @@ fn facts(bandwidth: Option<&str>) -> LinkFacts {
         plan: plan(&measurement, &limits, &tuning),
         measurement,
         limits,
+        encryption: None,
         granted: Granted::default(),
         interface: None,
     }

@@ -31,6 +31,7 @@ async fn it_tells_everything_in_numbers() {
     assert!(report["rtt"]["tcp"]["min_ms"].as_f64().unwrap() > 0.0);
     assert!(report["tcp"]["mss_bytes"].as_u64().unwrap() > 500);
     assert_eq!(report["interface"]["name"], "lo");
+    assert!(report["encryption"].is_null());
     assert!(report["host"]["tcp_wmem_bytes"][2].as_u64().unwrap() > 0);
     assert_eq!(report["plan"]["bandwidth_mbit_per_s"], 100.0);
     assert_eq!(report["plan"]["bandwidth_basis"], "declared");

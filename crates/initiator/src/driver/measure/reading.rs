@@ -23,6 +23,7 @@ pub struct Reading {
     pub(crate) session: SessionKey,
     pub(crate) cid: Cid,
     pub(crate) info: TcpInfo,
+    pub(crate) encryption: Option<String>,
     pub(crate) bytes: u64,
     pub(crate) activity: Activity,
     pub(crate) own_limits: OwnLimits,
@@ -62,6 +63,12 @@ impl Reading {
     #[must_use]
     pub const fn tcp_info(&self) -> &TcpInfo {
         &self.info
+    }
+
+    /// Returns the cipher that encrypts the connection, by the name that its network gives; `None` in clear text.
+    #[must_use]
+    pub fn encryption(&self) -> Option<&str> {
+        self.encryption.as_deref()
     }
 
     /// Returns how many bytes of command data the connection had moved by the time of the reading, in both

@@ -161,7 +161,6 @@ impl Tuner {
     /// Sets the plan on the socket.
     pub(crate) fn apply(&mut self, socket: &dyn Socket) {
         self.on_socket.granted = socket.apply(&self.plan);
-        self.on_socket.granted.encryption = socket.encryption();
         self.on_socket.is_applied = true;
         for refusal in &self.on_socket.granted.refused {
             tracing::warn!(option = refusal.option, reason = %refusal.reason, "not granted");
@@ -177,8 +176,6 @@ impl Tuner {
             self.measurement.update(&info);
         }
         self.measurement.terms = Some(terms(negotiated));
-        // The connection was encrypted after the plan was set on it.
-        self.on_socket.granted.encryption = socket.encryption();
         self.adapt(socket, Self::plan_again);
     }
 
@@ -416,8 +413,9 @@ impl Tuner {
         at: Instant,
     ) -> Reading {
         let info = socket.tcp_info().unwrap_or_default();
+        let encryption = socket.encryption();
         let (activity, basis) = (self.activity, self.basis());
-        Reading { at, session, cid, info, bytes, activity, own_limits, basis }
+        Reading { at, session, cid, info, encryption, bytes, activity, own_limits, basis }
     }
 
     /// Returns the plan and what it is based on, for readings and handles.
