@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use rustls::ServerConfig;
@@ -59,7 +59,7 @@ impl Acceptor {
         stream: S,
     ) -> io::Result<TlsStream<S>> {
         let config = self.config().await?;
-        TlsAcceptor::from(config).accept(stream).await.map_err(Refusal::of_client)
+        TlsAcceptor::from(config).accept(stream).await.map_err(Refusal::of_accept)
     }
 
     /// Returns the configuration. Reads the files again if one of them has changed.
@@ -70,7 +70,7 @@ impl Acceptor {
         Ok(known.config)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

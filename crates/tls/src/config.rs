@@ -90,7 +90,7 @@ impl Rustls {
     ) -> io::Result<TlsStream<S>> {
         let name = server_name(options.name.as_deref().unwrap_or(host))?;
         let config = self.config(options, Protocol::Nbd).await?;
-        TlsConnector::from(config).connect(name, stream).await.map_err(Refusal::of_handshake)
+        TlsConnector::from(config).connect(name, stream).await.map_err(Refusal::of_connect)
     }
 
     /// Returns the configuration for these options. Makes a new one if there is none, or if a file has changed.

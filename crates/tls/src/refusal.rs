@@ -12,7 +12,7 @@ pub(crate) struct Refusal(pub(crate) rustls::Error);
 
 impl Refusal {
     /// Returns the error of a client's handshake in these words. That the server has ended the handshake is `ConnectionAborted`.
-    pub(crate) fn of_handshake(error: io::Error) -> io::Error {
+    pub(crate) fn of_connect(error: io::Error) -> io::Error {
         match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
             Some(cause @ rustls::Error::AlertReceived(_)) => {
                 io::Error::new(ErrorKind::ConnectionAborted, Self(cause.clone()))
@@ -27,7 +27,7 @@ impl Refusal {
     }
 
     /// Returns the error of a server's handshake, in these words unless they name options of a client.
-    pub(crate) fn of_client(error: io::Error) -> io::Error {
+    pub(crate) fn of_accept(error: io::Error) -> io::Error {
         match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
             Some(cause @ rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
                 io::Error::new(error.kind(), Self(cause.clone()))

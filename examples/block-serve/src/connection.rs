@@ -232,7 +232,8 @@ impl Desk {
             };
             input.reserve(IDLE_LEN);
             let read = reader.read_buf(&mut input);
-            let count = match if owes { pace.wait(read).await } else { read.await } {
+            let read = if owes { pace.wait(read).await } else { read.await };
+            let count = match read {
                 // A client that is killed sends no close_notify.
                 Err(error) if !owes && error.kind() == io::ErrorKind::UnexpectedEof => 0,
                 count => count?,

@@ -87,8 +87,8 @@ pub enum HandshakeError {
 /// "Newstyle negotiation").
 ///
 /// Call [`receive`](Self::receive) until it returns nothing, or [`HandshakeOutcome::StartTls`]; send what
-/// [`poll_transmit`](Self::poll_transmit) returns, then read more. An old server refuses an unknown export by closing the connection instead of
-/// sending a reply.
+/// [`poll_transmit`](Self::poll_transmit) returns, then read more. An old server refuses an unknown export by
+/// closing the connection instead of sending a reply.
 #[derive(Debug)]
 pub struct Handshake {
     goal: Goal,

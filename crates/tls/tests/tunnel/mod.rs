@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What a tunnel does wrong, or asks of its clients; by default nothing.
+/// The faults of a tunnel, and what it requires of its clients. The default has no fault, and requires nothing.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Behavior {
     pub(crate) certificate: Certificate,
@@ -36,16 +36,16 @@ pub(crate) struct Behavior {
 /// The certificate of a tunnel.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Certificate {
-    /// It has the names 127.0.0.1 and san.example.
+    /// It is valid for the names 127.0.0.1 and san.example.
     #[default]
     Valid,
-    /// The same names, until 2020.
+    /// It has expired in 2020, and is otherwise valid.
     Expired,
-    /// The name localhost alone.
+    /// It is valid for the name localhost only.
     Localhost,
-    /// Self-signed, and allowed to issue others.
+    /// It is self-signed, and may issue others (CA:TRUE).
     Authority,
-    /// So many names that the server's part of the handshake is longer than 4 KiB.
+    /// It has 600 more names, so that it is longer than 4 KiB.
     ManyNames,
 }
 
