@@ -188,8 +188,8 @@ impl Url {
     }
 
     /// Returns the text of a URL without its passwords, so that it can be shown or stored. Escapes such as
-    /// `%25` stay as they are written. If there is an `@` after the first `?`, the text is not a valid URL,
-    /// and only the scheme is returned.
+    /// `%25` stay as they are written. If there is a second `@`, or an `@` after the first `?`, it is unknown where a password ends: the
+    /// text is not a valid URL, and only the scheme is returned. Of a text without the scheme, nothing is returned.
     ///
     /// ```
     /// # use iscsi_initiator::Url;
@@ -198,16 +198,17 @@ impl Url {
     /// assert_eq!(Url::without_passwords(text), kept);
     /// ```
     pub fn without_passwords(text: &str) -> String {
+        let known = [SCHEME, SECURE_SCHEME];
+        let Some(scheme) = known.into_iter().find(|scheme| text.starts_with(scheme)) else {
+            return "...".to_owned();
+        };
+        let text = text.get(scheme.len()..).unwrap_or_default();
         let (address, options) = text.split_once('?').unwrap_or((text, ""));
-        if options.contains('@') {
-            // If an `@` follows the first `?`, it is unknown where the passwords end, so only the scheme is
-            // returned.
-            return format!("{}...", scheme(text.starts_with(SECURE_SCHEME)));
+        if text.matches('@').count() > usize::from(address.contains('@')) {
+            return format!("{scheme}...");
         }
         let mut kept = match address.split_once('@') {
             Some((credentials, rest)) => {
-                let (scheme, credentials) =
-                    credentials.split_at(credentials.find("://").map_or(0, |at| at + 3));
                 let user = separator(credentials).and_then(|at| credentials.get(..at));
                 let user = user.unwrap_or(credentials);
                 // Without a `:` after the user, an escape in the user would count as the start of the
@@ -215,7 +216,7 @@ impl Url {
                 let end = if user.contains('%') { ":" } else { "" };
                 format!("{scheme}{user}{end}@{rest}")
             }
-            None => address.to_owned(),
+            None => format!("{scheme}{address}"),
         };
         let options = options.split('&').filter(|option| {
             let name = option.split('=').next().unwrap_or_default();

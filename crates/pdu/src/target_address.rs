@@ -37,7 +37,7 @@ impl TargetAddress {
     /// Reads an address.
     ///
     /// # Errors
-    /// When the host is empty or has control characters, a bracket has no counterpart, or the port is not a
+    /// When the host is empty, has a comma, a bracket or control characters, a bracket has no counterpart, or the port is not a
     /// number from 1 to 65535.
     pub fn parse(text: &str) -> Result<Self, TargetAddressError> {
         let error = |reason| TargetAddressError { text: text.to_owned(), reason };
@@ -48,6 +48,9 @@ impl TargetAddress {
         let (host, port) = split_port(address).map_err(error)?;
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
             return Err(error("there is no host"));
+        }
+        if host.contains([',', '[', ']']) {
+            return Err(error("the host has a comma or a bracket"));
         }
         if printable(host) != host {
             return Err(error("the host has control characters"));
@@ -124,6 +127,10 @@ mod tests {
         for text in [
             "",
             ",1",
+            "a,b,1",
+            "[a,b]:1",
+            "a[::1]",
+            "[a[b]:1",
             ":3260",
             "[::1",
             "[::1]x",

@@ -16,6 +16,7 @@ pub(super) fn tables() -> Vec<Table> {
         UrlError::Scheme("http://...".to_owned()),
         UrlError::Iser,
         UrlError::NoHost,
+        UrlError::PortalList("192.0.2.1,192.0.2.2".to_owned()),
         UrlError::SecondAt,
         UrlError::AtBehindQuestionMark,
         UrlError::NoTarget,

@@ -21,6 +21,9 @@ pub enum UrlError {
     /// The portal is not a host with an optional port.
     #[error(transparent)]
     Portal(#[from] TargetAddressError),
+    /// A portal has a comma and something other than a portal group tag after it.
+    #[error("{0:?} is no portal: write each further portal as an option portal=HOST:PORT")]
+    PortalList(String),
     /// The URL has a second `@`.
     #[error("the URL holds a second @")]
     SecondAt,
@@ -128,8 +131,11 @@ impl UrlError {
             Self::TlsPort => Some(Advice::NamePort),
             Self::TlsPinAndName => Some(Advice::OmitPinOrName),
             Self::TlsHalfCertificate => Some(Advice::GiveBoth),
-            // The text of the error already says what the value must be.
-            Self::Variable(_) | Self::OptionValue { .. } | Self::Encoding(_) => None,
+            // The text of the error already says what to write.
+            Self::PortalList(_)
+            | Self::Variable(_)
+            | Self::OptionValue { .. }
+            | Self::Encoding(_) => None,
         }
     }
 

@@ -126,8 +126,15 @@ fn nothing_shows_a_password() {
         let shown = format!("{0} {0:?}", error(bad));
         assert!(!shown.contains("hunt") && !shown.contains("er22"), "{shown}");
     }
-    for bad in ["iscsi://me:hunt?er22@host/x/0", "iscsi://me%hunt?er22@host?target_password=hunt"] {
-        assert_eq!(Url::without_passwords(bad), "iscsi://...");
+    for (bad, kept) in [
+        ("iscsi://me:hunt?er22@host/x/0", "iscsi://..."),
+        ("iscsi://me%hunt?er22@host?target_password=hunt", "iscsi://..."),
+        ("iscsi://me:hunt@er22@host/x/0", "iscsi://..."),
+        ("iscsis://me:hunt@er22@host:1/x/0", "iscsis://..."),
+        ("me:hunter22@host", "..."),
+        ("me:hunt://er22@host", "..."),
+    ] {
+        assert_eq!(Url::without_passwords(bad), kept);
     }
 }
 
@@ -149,6 +156,13 @@ fn malformed_parts_are_named() {
     assert_eq!(error("iscsi:///iqn.2026-01.org.example:x/0"), UrlError::NoHost);
     assert_eq!(error("iscsi://host//0"), UrlError::NoTarget);
     assert!(matches!(error("iscsi://host:99999/"), UrlError::Portal(_)));
+    for hosts in ["one,two", "one:3260,two:3260", "one,1,two", "one,", "one,-1"] {
+        assert_eq!(error(&format!("iscsi://{hosts}/")), UrlError::PortalList(hosts.to_owned()));
+        let option = error(&format!("iscsi://host?portal={hosts}"));
+        assert_eq!(option, UrlError::PortalList(hosts.to_owned()));
+    }
+    assert!(matches!(error("iscsi://one,two,1/"), UrlError::Portal(_)));
+    assert_eq!(parse("iscsi://host:3261,1/").portal, parse("iscsi://host:3261/").portal);
     assert!(matches!(error("iscsi://host/disk/0"), UrlError::Target(_)));
     for lun in ["16384", "-1", "+1", "x", "0x1", "1 "] {
         assert_eq!(error(&format!("iscsi://host/{TARGET}/{lun}")), UrlError::Lun(lun.to_owned()));

@@ -39,12 +39,17 @@ pub(super) fn names_port(text: &str) -> bool {
     }
 }
 
-/// Parses a portal: `HOST[:PORT]`, with escapes. A portal group tag is ignored, because two spellings of one
-/// portal must not count as two portals.
+/// Parses a portal: `HOST[:PORT]`, with escapes. A portal group tag, as in lists of targets, is ignored, because two
+/// spellings of one portal must not count as two portals.
 pub(super) fn parse_portal(text: &str) -> Result<TargetAddress, UrlError> {
     let text = decode(text, "portal")?;
     if text.is_empty() || text.starts_with(':') {
         return Err(UrlError::NoHost);
+    }
+    if let Some((_, tag)) = text.rsplit_once(',')
+        && tag.parse::<u16>().is_err()
+    {
+        return Err(UrlError::PortalList(text));
     }
     Ok(TargetAddress { portal_group_tag: None, ..TargetAddress::parse(&text)? })
 }
