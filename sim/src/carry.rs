@@ -1,5 +1,6 @@
 //! Moves bytes between initiator and targets, and advances the targets' clocks.
 
+use bytes::Bytes;
 use iscsi_testkit::target::Target;
 use tokio::time::Instant;
 
@@ -50,8 +51,16 @@ impl World {
     /// Delivers arrived data to the targets' hosts, and from there to the targets that read.
     fn arrive_at_targets(&mut self, now: Instant) {
         let watches = self.watches_unread();
+        let mut wrong = None;
         for (number, wire) in &mut self.wires {
-            while let Some(bytes) = wire.to_target.receive(now) {
+            while let Some(mut bytes) = wire.to_target.receive(now) {
+                if let Some(tunnel) = &mut wire.tunnel {
+                    self.trace.record("encrypted to target", &[*number, bytes.len() as u64]);
+                    bytes = tunnel.decrypt(&bytes).unwrap_or_else(|error| {
+                        wrong.get_or_insert(error);
+                        Bytes::new()
+                    });
+                }
                 self.trace.arrived("to target", *number, &bytes);
                 if wire.is_closed || wire.is_reset {
                     self.counts.fault(Class::Late);
@@ -61,6 +70,9 @@ impl World {
                     writer.wake();
                 }
             }
+        }
+        if let Some(error) = wrong {
+            self.accuse(format!("a tunnel cannot decrypt what the initiator has sent: {error}"));
         }
         self.silences.retain(|_, silence| !silence.is_over(now));
         for number in self.wires.keys().copied().collect::<Vec<_>>() {
@@ -127,13 +139,29 @@ impl World {
                 || wire.unread.is_silent(now);
             let mut next = || (!is_silent).then(|| target.transmit(wire.connection));
             while let Some(bytes) = next().filter(|bytes| !bytes.is_empty()) {
-                wire.to_initiator.send(bytes, &self.shape, &mut self.chance);
+                match &mut wire.tunnel {
+                    None => wire.to_initiator.send(bytes, &self.shape, &mut self.chance),
+                    Some(tunnel) => {
+                        self.trace.arrived("encrypts for initiator", *number, &bytes);
+                        // Nobody hears of what a target sends after the initiator's close_notify.
+                        drop(tunnel.encrypt(&bytes));
+                    }
+                }
             }
             for (class, made) in before.made(Pending::of(target)) {
                 self.counts.faults(class, made);
                 self.losses.kept_back();
             }
-            if target.is_closed(wire.connection) {
+            let is_closed = target.is_closed(wire.connection);
+            if let Some(tunnel) = &mut wire.tunnel {
+                if is_closed {
+                    tunnel.close();
+                }
+                while let Some(bytes) = tunnel.poll_transmit(&mut self.chance) {
+                    wire.to_initiator.send(bytes, &self.shape, &mut self.chance);
+                }
+            }
+            if is_closed {
                 wire.to_initiator.end();
             }
             if wire.is_closed || wire.is_reset {
@@ -141,9 +169,13 @@ impl World {
                 continue;
             }
             while let Some(bytes) = wire.to_initiator.receive(now) {
-                self.trace.arrived("to initiator", *number, &bytes);
+                if wire.tunnel.is_some() {
+                    self.trace.record("encrypted to initiator", &[*number, bytes.len() as u64]);
+                } else {
+                    self.trace.arrived("to initiator", *number, &bytes);
+                }
                 wire.inbox.extend_from_slice(&bytes);
-                wire.has_answered = true;
+                wire.has_answered |= wire.tunnel.as_ref().is_none_or(|tunnel| tunnel.has_answered);
             }
             wire.is_at_end |= wire.to_initiator.is_over(now);
             if wire.is_readable()

@@ -149,7 +149,10 @@ pub(crate) fn world(
     let oracle = Oracle::new(units.image().len(), is_volatile, settings.has(Class::EachHandle));
     let shape = Shape::drawn(rng);
     let trace = Trace::new(settings.is_traced);
-    World::new(targets, topology.portals(), oracle, trace, rng.fork(), shape, units)
+    let chance = rng.fork();
+    let mut world = World::new(targets, topology.portals(), oracle, trace, chance, shape, units);
+    world.tunnels = topology.tunnels().cloned();
+    world
 }
 
 /// Waits until all requests have ended.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use iscsi_initiator::{Disk, Error, ErrorKind, Initiator, OnRetryTimeout, Options, Sessions};
+use iscsi_tls::Rustls;
 use iscsi_volume::{Chunk, Member, Volume};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -156,7 +157,8 @@ impl Host {
         let patience = options.retry_timeout();
         let process = self.shared.lock().start_process();
         let network = Arc::new(SimulatedNetwork { shared: Arc::clone(&self.shared), process });
-        let initiator = Initiator::with_options(self.name, options.with_network(network));
+        let options = options.with_network(network).with_tls(Arc::new(Rustls::default()));
+        let initiator = Initiator::with_options(self.name, options);
         let initiator = initiator.map_err(|why| why.to_string())?;
         let (has_connections, disks, dropped) = (connections > 1, Vec::new(), Vec::new());
         let number = process;

@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use crate::clock;
 use crate::rng::Rng;
 use crate::settings::Class;
+use crate::tunnel::piece_len;
 use crate::world::{Reachability, Shared};
 
 /// Timeout of a connection attempt to a portal that does not respond, as in the Linux kernel.
@@ -216,8 +217,13 @@ impl Socket for Connection {
         let mut count = 0;
         for slice in slices {
             let part = &slice[..slice.len().min(room)];
-            for segment in part.chunks(SEGMENT) {
+            let mut rest = part;
+            while !rest.is_empty() {
+                let is_encrypted = wire.tunnel.is_some();
+                let len = if is_encrypted { piece_len(&mut world.chance) } else { SEGMENT };
+                let (segment, behind) = rest.split_at(len.min(rest.len()));
                 wire.to_target.send(Bytes::copy_from_slice(segment), &shape, &mut world.chance);
+                rest = behind;
             }
             (room, count) = (room - part.len(), count + part.len());
         }

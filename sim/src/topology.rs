@@ -7,6 +7,7 @@ use iscsi_testkit::target::Target;
 
 use crate::network::address;
 use crate::rng::Rng;
+use crate::tunnel::{self, Tunnels};
 use crate::units::Units;
 
 /// The portal groups of all targets. Each group is a [`Target`] of its own, since a login to another group
@@ -19,6 +20,8 @@ pub(crate) struct Topology {
     portals: Vec<usize>,
     /// Whether each target serves a unit of its own.
     is_of_volume: bool,
+    /// The TLS tunnels before the targets; `None` if connections are in clear text.
+    tunnels: Option<Tunnels>,
 }
 
 #[derive(Clone, Debug)]
@@ -32,6 +35,9 @@ const PROVISIONING: u64 = 1;
 const EARLY_TASKS: u64 = 2;
 const PORT_GROUPS: u64 = 3;
 const NUMBERS: u64 = 4;
+const TLS: u64 = 7;
+/// Percentage of the topologies with tunnels.
+const ENCRYPTED: u64 = 8;
 
 /// Makes a fifth of the units deallocate blocks by UNMAP only (LBPU and LBPRZ, without LBPWS), in granules of 1
 /// to 8 blocks. Some of these units leave blocks unchanged.
@@ -59,8 +65,13 @@ fn number(config: &mut TargetConfig, rng: &mut Rng) {
     config.first_tsih = u16::MAX - u16::try_from(rng.within(0..8)).unwrap_or(0);
 }
 
+fn drawn_tunnels(rng: &Rng) -> Option<Tunnels> {
+    rng.beside(TLS).percent(ENCRYPTED).then(Tunnels::new)
+}
+
 impl Topology {
     pub(crate) fn drawn(rng: &mut Rng) -> Self {
+        let tunnels = drawn_tunnels(rng);
         let (mut groups, mut portals) = (Vec::new(), Vec::new());
         for target in 0..if rng.percent(30) { 2 } else { 1 } {
             for tag in 1..if rng.percent(40) { 3 } else { 2 } {
@@ -69,11 +80,12 @@ impl Topology {
                 groups.push(PortalGroup { target, tag });
             }
         }
-        Self { groups, portals, is_of_volume: false }
+        Self { groups, portals, is_of_volume: false, tunnels }
     }
 
     /// Draws a topology with one target per unit of a volume.
     pub(crate) fn of_volume(units: usize, rng: &mut Rng) -> Self {
+        let tunnels = drawn_tunnels(rng);
         let (mut groups, mut portals) = (Vec::new(), Vec::new());
         for target in 0..units {
             for tag in 1..if rng.percent(20) { 3 } else { 2 } {
@@ -82,7 +94,7 @@ impl Topology {
                 groups.push(PortalGroup { target, tag });
             }
         }
-        Self { groups, portals, is_of_volume: true }
+        Self { groups, portals, is_of_volume: true, tunnels }
     }
 
     /// Returns the units that the targets serve, on these disks.
@@ -163,6 +175,11 @@ impl Topology {
         self.is_of_volume
     }
 
+    /// Returns the TLS tunnels before the targets.
+    pub(crate) const fn tunnels(&self) -> Option<&Tunnels> {
+        self.tunnels.as_ref()
+    }
+
     /// Returns the number of targets.
     pub(crate) fn targets(&self) -> usize {
         self.groups.last().map_or(0, |group| group.target + 1)
@@ -179,12 +196,13 @@ impl Topology {
         if rng.percent(20) {
             portals.truncate(rng.index(1..portals.len() + 1));
         }
-        let mut url = format!("iscsi://{}/{}/{lun}", address(portals[0]), name(target));
-        for (at, portal) in portals.into_iter().enumerate().skip(1) {
-            let separator = if at == 1 { '?' } else { '&' };
-            url.push_str(&format!("{separator}portal={}", address(portal)));
-        }
-        url
+        let further = portals.iter().skip(1).map(|portal| format!("portal={}", address(*portal)));
+        let tls = self.tunnels.is_some().then(tunnel::url_option);
+        let scheme = if tls.is_some() { "iscsis" } else { "iscsi" };
+        let options: Vec<_> = further.chain(tls).collect();
+        let separator = if options.is_empty() { "" } else { "?" };
+        let (portal, target) = (address(portals[0]), name(target));
+        format!("{scheme}://{portal}/{target}/{lun}{separator}{}", options.join("&"))
     }
 }
 

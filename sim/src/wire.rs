@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::busy::Unread;
 use crate::clock;
 use crate::rng::Rng;
+use crate::tunnel::Tunnel;
 
 /// Delays, rate and buffer of a link.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +135,8 @@ pub(crate) struct Wire {
     /// Index of the portal that the connection leads to.
     pub(crate) portal: usize,
     pub(crate) connection: ConnId,
+    /// The TLS tunnel at the target's end; `None` if the connection is in clear text.
+    pub(crate) tunnel: Option<Tunnel>,
     pub(crate) to_target: Direction,
     pub(crate) to_initiator: Direction,
     /// Data that has reached the target's host and is unread.
@@ -157,11 +160,17 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(process: u64, portal: usize, connection: ConnId) -> Self {
+    pub(crate) fn new(
+        process: u64,
+        portal: usize,
+        connection: ConnId,
+        tunnel: Option<Tunnel>,
+    ) -> Self {
         Self {
             process,
             portal,
             connection,
+            tunnel,
             to_target: Direction::default(),
             to_initiator: Direction::default(),
             unread: Unread::default(),

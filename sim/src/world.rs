@@ -16,6 +16,7 @@ use crate::oracle::{GRAIN, Oracle};
 use crate::rng::Rng;
 use crate::settings::Class;
 use crate::trace::Trace;
+use crate::tunnel::Tunnels;
 use crate::units::Units;
 use crate::wire::{Shape, Wire};
 
@@ -48,6 +49,8 @@ pub(crate) struct World {
     pub(crate) portals: Vec<Portal>,
     pub(crate) wires: BTreeMap<u64, Wire>,
     pub(crate) shape: Shape,
+    /// The TLS tunnels before the targets.
+    pub(crate) tunnels: Option<Tunnels>,
     /// Random draws of links and targets.
     pub(crate) chance: Rng,
     /// The random bytes of the initiator.
@@ -151,6 +154,7 @@ impl World {
             portals,
             wires: BTreeMap::new(),
             shape,
+            tunnels: None,
             numbers: chance.beside(NUMBERS),
             entropy: chance.fork(),
             chance,
@@ -269,7 +273,8 @@ impl World {
         let target = self.portals[portal].target;
         let connection = self.targets[target].accept();
         self.trace.record("accept", &[portal as u64, self.accepted]);
-        self.wires.insert(self.accepted, Wire::new(process, portal, connection));
+        let tunnel = self.tunnels.as_ref().map(Tunnels::accept);
+        self.wires.insert(self.accepted, Wire::new(process, portal, connection, tunnel));
         self.accepted
     }
 

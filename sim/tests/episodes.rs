@@ -27,6 +27,21 @@ fn a_seed_decides_everything() -> io::Result<()> {
     Ok(())
 }
 
+/// A seed whose connections lead through TLS tunnels; `a_seed_decides_everything` runs it as well.
+const ENCRYPTED: u64 = 3;
+
+/// Requests end well through a tunnel, which decrypts all that arrives.
+#[test]
+fn connections_are_encrypted_in_some_episodes() -> io::Result<()> {
+    let report = run(ENCRYPTED, &Settings { is_traced: true, ..Settings::default() })?;
+    assert_eq!(report.violation, None);
+    assert!(report.counts.writes > 0 && report.counts.reads > 0);
+    for event in ["encrypted to target", "encrypts for initiator", "encrypted to initiator"] {
+        assert!(report.trace.iter().any(|line| line.contains(event)), "never: {event}");
+    }
+    Ok(())
+}
+
 #[test]
 fn where_nothing_goes_wrong_no_request_fails_and_every_read_is_right() -> io::Result<()> {
     let settings = Settings { operations: 100, ..Settings::default().without_faults() };
