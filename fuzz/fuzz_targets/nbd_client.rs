@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use bytes::BytesMut;
+use iscsi_fuzz as _;
 use iscsi_nbd::client::{Answer, Goal, Handshake, HandshakeOutcome, Negotiated, Transmission};
 use iscsi_nbd::{BASE_ALLOCATION, Command, Export, MetaContext, TransmissionFlags};
 use libfuzzer_sys::fuzz_target;

@@ -4,6 +4,7 @@
 #![no_main]
 
 use bytes::BytesMut;
+use iscsi_fuzz as _;
 use iscsi_nbd::server::{
     Handshake, HandshakeEvent, Negotiated, TlsPolicy, Transmission, TransmissionEvent,
 };

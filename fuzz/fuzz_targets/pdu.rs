@@ -2,6 +2,7 @@
 //! same meaning.
 #![no_main]
 
+use iscsi_fuzz as _;
 use iscsi_pdu::{Bhs, Digest, FrameLayout, Header, InitiatorPdu, TargetPdu, rejected_header};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,12 +1,13 @@
 //! Decodes any bytes as SCSI data. The result must be data or an error, without a panic, and must be printable.
 #![no_main]
 
+use iscsi_fuzz as _;
+use iscsi_pdu::scsi::reservation::{
+    FullStatus, HeldReservation, RegisteredKeys, ReservationCapabilities, ReservationKey,
+};
 use iscsi_pdu::scsi::{
     Cdb, LbaStatus, Lun, ModeParameters, ReadCapacity10, ReadCapacity16, ReportLuns, Sense,
     StandardInquiry, TargetPortGroups, vpd,
-};
-use iscsi_pdu::scsi::reservation::{
-    FullStatus, HeldReservation, RegisteredKeys, ReservationCapabilities, ReservationKey,
 };
 use libfuzzer_sys::fuzz_target;
 

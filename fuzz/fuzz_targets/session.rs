@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
+use iscsi_fuzz as _;
 use iscsi_pdu::scsi::{Cdb, Lun};
-use iscsi_pdu::{Cid, Isid, IscsiName, Itt};
+use iscsi_pdu::{Cid, IscsiName, Isid, Itt};
 use iscsi_session::{Command, Config, Output, Session, SessionKind};
 use libfuzzer_sys::fuzz_target;
 

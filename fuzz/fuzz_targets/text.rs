@@ -2,7 +2,10 @@
 //! same holds for numbers and binary values.
 #![no_main]
 
-use iscsi_pdu::keys::{Key, decode_binary, decode_pairs, encode_base64, encode_hex, parse_boolean, parse_number};
+use iscsi_fuzz as _;
+use iscsi_pdu::keys::{
+    Key, decode_binary, decode_pairs, encode_base64, encode_hex, parse_boolean, parse_number,
+};
 use iscsi_pdu::{IscsiName, TargetAddress};
 use iscsi_session::decode_send_targets;
 use libfuzzer_sys::fuzz_target;

@@ -25,6 +25,9 @@ mod control;
 pub mod end;
 mod ends;
 pub mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod job;
 mod jobs;
 pub mod location;

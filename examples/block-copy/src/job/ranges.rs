@@ -1,6 +1,6 @@
 //! Loads the ranges of a source to copy, from a file, a command or a dirty bitmap.
 
-mod list;
+pub(crate) mod list;
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -100,7 +100,7 @@ impl JobFile {
         Ok(file)
     }
 
-    fn parse_any(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse_any(text: &str) -> Result<Self, String> {
         let file: FileText = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line(text, span.start));
             let message = error.message().replace('\n', " ");

@@ -11,7 +11,7 @@ use crate::location::nbd_tls;
 
 /// Reasons why a list of ranges cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
-pub(super) enum RangesError {
+pub(crate) enum RangesError {
     /// A line is not the first byte and the length of a range.
     #[error("line {0}: write the first byte and the length, as 4096 512 or 0x1000 0x200")]
     Line(usize),
@@ -38,7 +38,7 @@ pub(super) enum RangesError {
 
 /// The place of a range in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// This line, counted from 1.
     Line(usize),
     /// This entry of an array, counted from 1.
@@ -56,11 +56,11 @@ impl fmt::Display for Place {
 
 /// A parsed list.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct RangeList {
+pub(crate) struct RangeList {
     /// The ranges that the list contains.
-    pub(super) ranges: RangeSet,
+    pub(crate) ranges: RangeSet,
     /// The dirty bitmaps that the list names. They mark further ranges.
-    pub(super) bitmaps: Vec<DirtyBitmap>,
+    pub(crate) bitmaps: Vec<DirtyBitmap>,
 }
 
 /// Parses the ranges of a source of `has` bytes. The text consists of lines `START LENGTH`, in bytes, decimal
@@ -69,7 +69,7 @@ pub(super) struct RangeList {
 ///
 /// # Errors
 /// The first error, and its place.
-pub(super) fn parse(text: &str, has: u64) -> Result<RangeList, RangesError> {
+pub(crate) fn parse(text: &str, has: u64) -> Result<RangeList, RangesError> {
     let is_json = text.trim_start().starts_with('[');
     let (pieces, bitmaps) = if is_json { (array(text)?, Vec::new()) } else { lines(text)? };
     let mut ranges = RangeSet::new();

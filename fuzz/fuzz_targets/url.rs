@@ -1,0 +1,56 @@
+//! Feeds any text as URLs of units and exports. What a URL is printed as must be the same URL, and a password must not
+//! be in it, nor in an error.
+#![no_main]
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use iscsi_copy::{DirtyBitmap, NbdUri};
+use iscsi_fuzz::with_text;
+use iscsi_initiator::Url;
+use libfuzzer_sys::fuzz_target;
+
+/// The password of URLs in the corpus.
+const PASSWORD: &str = "hunter2hunter2";
+
+fuzz_target!(|data: &[u8]| with_text(data, |text| {
+    unit(text);
+    check_printed::<NbdUri>(text);
+    check_printed::<DirtyBitmap>(text);
+}));
+
+/// Returns whether the text has the password once, where a password is. With escapes, it could have it elsewhere as well.
+fn has_password(text: &str) -> bool {
+    let (address, options) = text.split_once('?').unwrap_or((text, ""));
+    let before_host = [":hunter2hunter2@", "%hunter2hunter2@"];
+    (address.starts_with("iscsi://") || address.starts_with("iscsis://"))
+        && text.matches(PASSWORD).count() == 1
+        && !text.replacen("%hunter2hunter2@", "", 1).contains('%')
+        && (before_host.iter().any(|place| address.contains(place))
+            || options.split('&').any(|option| option == "target_password=hunter2hunter2"))
+}
+
+fn unit(text: &str) {
+    let shown = Url::without_passwords(text);
+    let parsed = Url::parse(text);
+    let printed = match &parsed {
+        Ok(url) => format!("{url} {url:?}"),
+        Err(error) => format!("{error} {error:?}"),
+    };
+    if has_password(text) {
+        assert!(!shown.contains(PASSWORD), "a password is shown: {shown}");
+        assert!(!printed.contains(PASSWORD), "a password is shown: {printed}");
+    }
+    let Ok(url) = parsed else { return };
+    check_printed::<Url>(text);
+    let again = Url::parse(&shown).unwrap_or_else(|error| panic!("{shown}: {error}"));
+    assert_eq!((url.target, url.lun, url.user), (again.target, again.lun, again.user));
+}
+
+/// Checks that what a value is printed as is the same value.
+fn check_printed<T: FromStr + Display>(text: &str) {
+    let Ok(value) = text.parse::<T>() else { return };
+    let printed = value.to_string();
+    let Ok(again) = printed.parse::<T>() else { panic!("it cannot be read again: {printed}") };
+    assert_eq!(printed, again.to_string());
+}
