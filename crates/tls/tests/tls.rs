@@ -12,6 +12,8 @@
 mod layer;
 mod tunnel;
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,6 +26,8 @@ use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::Target;
 use iscsi_tls::Rustls;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use layer::Layered;
 use tunnel::{Authority, Behavior, Certificate, Tunnel};
@@ -115,6 +119,75 @@ async fn a_long_certificate_is_read_to_its_end() {
     write_and_read(&rig, &disk).await;
     soon(disk.logout()).await.unwrap();
     rig.assert_clean();
+}
+
+/// rustls reads at most 64 KiB of certificates.
+#[tokio::test]
+async fn certificates_without_an_end_are_refused() {
+    let rig = Rig::start(Behavior { certificate: Certificate::Bomb, ..Behavior::default() }).await;
+    assert_not_trusted(&rig, &rig.ca(), "HandshakePayloadTooLarge").await;
+}
+
+/// What a peer sends after the first bytes of its handshake.
+#[derive(Clone, Copy)]
+enum Then {
+    Close,
+    Nothing,
+    Endless(&'static [u8]),
+}
+
+/// Starts a server that answers each connection with these bytes.
+async fn answer(first: &'static [u8], then: Then) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                // A close with unread bytes would be a reset.
+                let _ = stream.read(&mut [0; 4096]).await?;
+                stream.write_all(first).await?;
+                match then {
+                    Then::Close => io::Result::Ok(()),
+                    Then::Nothing => std::future::pending().await,
+                    Then::Endless(bytes) => loop {
+                        stream.write_all(&bytes.repeat(1000)).await?;
+                    },
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_handshake_that_goes_wrong_is_an_error() {
+    // A record with the beginning of a ServerHello, and one of a message of 16 MiB.
+    const HELLO: &[u8] = &[0x16, 3, 3, 0, 100, 2, 0, 0, 96];
+    const HUGE: &[u8] = &[0x16, 3, 3, 0x40, 0, 2, 0xff, 0xff, 0xff];
+    let authority = Authority::new("first");
+    let ca = authority.file("ca.pem");
+    for (first, then) in [
+        (&HELLO[..3], Then::Close),
+        (HELLO, Then::Close),
+        (HELLO, Then::Nothing),
+        (HUGE, Then::Endless(&[0])),
+        // Handshake records without a message, change_cipher_spec, and warnings.
+        (&[], Then::Endless(&[0x16, 3, 3, 0, 0])),
+        (&[], Then::Endless(&[0x14, 3, 3, 0, 1, 1])),
+        (&[], Then::Endless(&[0x15, 3, 3, 0, 2, 1, 90])),
+    ] {
+        let url =
+            format!("iscsis://{}/{TARGET}/0?tls_ca={}", answer(first, then).await, ca.display());
+        let sockets = SocketOptions::default().with_connect_timeout(Duration::from_secs(1));
+        let options = Options::default().with_advanced(Advanced::default().with_sockets(sockets));
+        let error = open(&url, options).await.unwrap_err();
+        let is_named = match then {
+            Then::Close => error.to_string().contains("does it speak TLS there?"),
+            Then::Nothing => error.kind() == ErrorKind::TimedOut,
+            Then::Endless(_) => error.kind() == ErrorKind::Authentication,
+        };
+        assert!(is_named, "{error}");
+    }
 }
 
 /// The network under TLS keeps bytes as well.

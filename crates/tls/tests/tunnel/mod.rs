@@ -47,6 +47,8 @@ pub(crate) enum Certificate {
     Authority,
     /// It has 600 more names, so that it is longer than 4 KiB.
     ManyNames,
+    /// It has 600 more names, and stands in the chain twenty times: more than 64 KiB.
+    Bomb,
 }
 
 /// A certificate authority, with its files and those of a server and a client in a folder.
@@ -63,6 +65,7 @@ impl Certificate {
             Self::Localhost => "localhost.pem",
             Self::Authority => "authority.pem",
             Self::ManyNames => "many-names.pem",
+            Self::Bomb => "bomb.pem",
         }
     }
 
@@ -71,13 +74,15 @@ impl Certificate {
         match self {
             Self::Valid | Self::Expired | Self::Authority => {}
             Self::Localhost => names = vec!["localhost".to_owned()],
-            Self::ManyNames => names.extend((0..600).map(|host| format!("{host}.san.example"))),
+            Self::ManyNames | Self::Bomb => {
+                names.extend((0..600).map(|host| format!("{host}.san.example")))
+            }
         }
         let mut params = CertificateParams::new(names).unwrap();
         match self {
             Self::Expired => params.not_after = date_time_ymd(2020, 1, 1),
             Self::Authority => params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
-            Self::Valid | Self::Localhost | Self::ManyNames => {}
+            Self::Valid | Self::Localhost | Self::ManyNames | Self::Bomb => {}
         }
         params
     }
@@ -100,9 +105,11 @@ impl Authority {
             Certificate::Expired,
             Certificate::Localhost,
             Certificate::ManyNames,
+            Certificate::Bomb,
         ] {
-            let params = certificate.params();
-            put(certificate.file(), params.signed_by(&server, &issuer).unwrap().pem());
+            let signed = certificate.params().signed_by(&server, &issuer).unwrap().pem();
+            let copies = if matches!(certificate, Certificate::Bomb) { 20 } else { 1 };
+            put(certificate.file(), signed.repeat(copies));
         }
         let own = Certificate::Authority;
         put(own.file(), own.params().self_signed(&server).unwrap().pem());
