@@ -1,4 +1,4 @@
-//! Feeds any text as a job file. No two jobs may have one name or one destination.
+//! Feeds any text as a job file. No two jobs may have the same name or the same text as destination.
 #![no_main]
 
 use std::collections::BTreeSet;

@@ -188,6 +188,9 @@ impl FromStr for Checkpoint {
             if let Some(text) = line.strip_prefix(LEFT) {
                 left = Some(Identity::parse(text).ok_or(CheckpointError::Damaged(at))?);
             } else if let Some(told) = line.strip_prefix(SESSIONS) {
+                if told.contains(char::is_control) {
+                    return Err(CheckpointError::Damaged(at));
+                }
                 sessions.push(told.to_owned());
             } else {
                 break;
