@@ -132,6 +132,7 @@ impl World {
     }
 
     fn arrive_at_initiator(&mut self, now: Instant) {
+        let mut wrong = None;
         for (number, wire) in &mut self.wires {
             let target = &mut self.targets[self.portals[wire.portal].target];
             let before = Pending::of(target);
@@ -143,8 +144,9 @@ impl World {
                     None => wire.to_initiator.send(bytes, &self.shape, &mut self.chance),
                     Some(tunnel) => {
                         self.trace.arrived("encrypts for initiator", *number, &bytes);
-                        // Nobody hears of what a target sends after the initiator's close_notify.
-                        drop(tunnel.encrypt(&bytes));
+                        if let Err(error) = tunnel.encrypt(&bytes) {
+                            wrong.get_or_insert(error);
+                        }
                     }
                 }
             }
@@ -183,6 +185,9 @@ impl World {
             {
                 reader.wake();
             }
+        }
+        if let Some(error) = wrong {
+            self.accuse(format!("a tunnel cannot encrypt what the target sends: {error}"));
         }
     }
 }

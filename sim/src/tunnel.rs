@@ -34,7 +34,10 @@ struct Identity {
 impl Identity {
     fn new() -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
-        let certificate = CertificateParams::new(Vec::new())?.self_signed(&key)?;
+        let mut params = CertificateParams::new(Vec::new())?;
+        // The default is a digest of the key, whose encoding may be a byte shorter.
+        params.serial_number = Some(1.into());
+        let certificate = params.self_signed(&key)?;
         let mut pin = "sha256:".to_owned();
         for byte in Sha256::digest(key.subject_public_key_info()) {
             _ = write!(pin, "{byte:02x}");
@@ -68,7 +71,7 @@ impl Tunnels {
     #[expect(clippy::expect_used, reason = "a panic is a violation, and the report shows it")]
     pub(crate) fn accept(&self) -> Tunnel {
         let mut connection = ServerConnection::new(Arc::clone(&self.0)).expect("a connection");
-        // The link limits what is in flight, and the target sends only what the initiator has asked for.
+        // The target sends only what the initiator has asked for.
         connection.set_buffer_limit(None);
         Tunnel { connection, has_answered: false, is_closed: false }
     }
@@ -78,7 +81,7 @@ impl Tunnels {
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     connection: ServerConnection,
-    /// Whether the target has sent anything, and not only the tunnel.
+    /// Whether the target has sent anything. Messages of the tunnel itself do not count.
     pub(crate) has_answered: bool,
     is_closed: bool,
 }
@@ -91,7 +94,9 @@ impl Tunnel {
     pub(crate) fn decrypt(&mut self, mut encrypted: &[u8]) -> io::Result<Bytes> {
         let mut bytes = Vec::new();
         while !encrypted.is_empty() {
-            self.connection.read_tls(&mut encrypted)?;
+            if self.connection.read_tls(&mut encrypted)? == 0 {
+                return Err(io::Error::other("bytes after the end of the stream"));
+            }
             let state = self.connection.process_new_packets().map_err(io::Error::other)?;
             let begin = bytes.len();
             bytes.resize(begin + state.plaintext_bytes_to_read(), 0);
@@ -103,7 +108,7 @@ impl Tunnel {
     /// Encrypts what the target sends.
     ///
     /// # Errors
-    /// Those of a connection that has ended.
+    /// The error by which the connection has ended before.
     pub(crate) fn encrypt(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.has_answered = true;
         self.connection.writer().write_all(bytes)
@@ -122,11 +127,10 @@ impl Tunnel {
         if !self.connection.wants_write() {
             return None;
         }
-        let mut piece = Piece { bytes: Vec::new(), room: piece_len(rng) };
-        while piece.room > 0 && self.connection.wants_write() {
-            self.connection.write_tls(&mut piece).ok().filter(|count| *count > 0)?;
-        }
-        Some(piece.bytes.into())
+        let mut piece = vec![0; piece_len(rng)];
+        let count = self.connection.write_tls(&mut &mut piece[..]).ok()?;
+        piece.truncate(count);
+        Some(piece.into())
     }
 }
 
@@ -134,23 +138,4 @@ impl Tunnel {
 pub(crate) fn piece_len(rng: &mut Rng) -> usize {
     let scale = 1 << rng.within(1..16);
     rng.index(1..scale + 1).min(MAX_PIECE)
-}
-
-/// A buffer that takes a limited number of bytes.
-struct Piece {
-    bytes: Vec<u8>,
-    room: usize,
-}
-
-impl io::Write for Piece {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = bytes.len().min(self.room);
-        self.bytes.extend_from_slice(&bytes[..count]);
-        self.room -= count;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
