@@ -9,7 +9,7 @@
 //! | part | meaning |
 //! |---|---|
 //! | `USER`, `PASSWORD` | CHAP credentials; see below for what separates them |
-//! | `HOST` | a name, an IPv4 address, or an IPv6 address in brackets; a `,TAG` after the port is ignored |
+//! | `HOST` | a name, an IPv4 address, or an IPv6 address in brackets; a `,TAG` after the port, 0 to 65535, is ignored |
 //! | `PORT` | 3260 unless given; with TLS it must be given, since no port is registered for it |
 //! | `TARGET` | the target's iSCSI name; without it the URL is a portal, for discovery |
 //! | `LUN` | 0 to 16383; without it the URL is a target |
@@ -166,10 +166,11 @@ impl Url {
         let mut options = UrlOptions::parse(options)?;
         let is_asked = is_secure || options.is_tls.is_some();
         let tls = std::mem::take(&mut options.tls).check(is_asked)?;
-        if tls.is_some() && (options.lacks_port || !names_port(portal)) {
+        let has_ports = !options.lacks_port && names_port(portal);
+        let portal = parse_portal(portal)?;
+        if tls.is_some() && !has_ports {
             return Err(UrlError::TlsPort);
         }
-        let portal = parse_portal(portal)?;
         let UrlOptions { target_user, target_password, serial_number, portals, .. } = options;
         Ok(Self {
             portal,
@@ -189,7 +190,7 @@ impl Url {
 
     /// Returns the text of a URL without its passwords, so that it can be shown or stored. Escapes such as
     /// `%25` stay as they are written. If there is a second `@`, or an `@` after the first `?`, it is unknown where a password ends: the
-    /// text is not a valid URL, and only the scheme is returned. Of a text without the scheme, nothing is returned.
+    /// text is not a valid URL, and `iscsi://...` or `iscsis://...` is returned. For a text without the scheme, `...` is returned.
     ///
     /// ```
     /// # use iscsi_initiator::Url;

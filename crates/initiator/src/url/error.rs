@@ -21,8 +21,10 @@ pub enum UrlError {
     /// The portal is not a host with an optional port.
     #[error(transparent)]
     Portal(#[from] TargetAddressError),
-    /// A portal has a comma and something other than a portal group tag after it.
-    #[error("{0:?} is no portal: write each further portal as an option portal=HOST:PORT")]
+    /// A portal has a comma, and something other than a portal group tag (0 to 65535) after it.
+    #[error(
+        "only a portal group tag may follow the comma in {0:?}; write each further portal as an option portal=HOST:PORT"
+    )]
     PortalList(String),
     /// The URL has a second `@`.
     #[error("the URL holds a second @")]

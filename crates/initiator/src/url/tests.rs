@@ -156,7 +156,8 @@ fn malformed_parts_are_named() {
     assert_eq!(error("iscsi:///iqn.2026-01.org.example:x/0"), UrlError::NoHost);
     assert_eq!(error("iscsi://host//0"), UrlError::NoTarget);
     assert!(matches!(error("iscsi://host:99999/"), UrlError::Portal(_)));
-    for hosts in ["one,two", "one:3260,two:3260", "one,1,two", "one,", "one,-1"] {
+    assert_eq!(error("iscsis://one,two"), UrlError::PortalList("one,two".to_owned()));
+    for hosts in ["one,two", "one:3260,two:3260", "one,1,two", "one,", "one,-1", "one,65536"] {
         assert_eq!(error(&format!("iscsi://{hosts}/")), UrlError::PortalList(hosts.to_owned()));
         let option = error(&format!("iscsi://host?portal={hosts}"));
         assert_eq!(option, UrlError::PortalList(hosts.to_owned()));
