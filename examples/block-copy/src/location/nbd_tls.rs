@@ -37,6 +37,14 @@ mod imp {
         pub(super) fn new<'a>(
             pairs: impl Iterator<Item = (&'a str, &'a str)>,
         ) -> Result<Self, NbdError> {
+            let pairs: Vec<_> = pairs.collect();
+            let has = |wanted| pairs.iter().any(|(name, _)| *name == wanted);
+            for (theirs, ours) in SAME {
+                if has(theirs) && has(ours) {
+                    let reason = format!("{theirs} sets {ours} as well; leave one of them out");
+                    return Err(NbdError::TlsOptions(reason));
+                }
+            }
             let mut own = Vec::new();
             for (name, value) in pairs {
                 own.extend(own_options(name, value).map_err(NbdError::TlsOptions)?);
@@ -47,6 +55,14 @@ mod imp {
             Ok(Self { rustls: Rustls::default(), options })
         }
     }
+
+    /// Options of libnbd, and those of an iSCSI URL that they set.
+    const SAME: [(&str, &str); 4] = [
+        ("tls-certificates", "tls_ca"),
+        ("tls-certificates", "tls_cert"),
+        ("tls-certificates", "tls_key"),
+        ("tls-hostname", "tls_name"),
+    ];
 
     /// Returns an option of a URI as options of an iSCSI URL. Those that begin with `tls-` are options of libnbd.
     fn own_options<'a>(name: &'a str, value: &str) -> Result<Vec<(&'a str, String)>, String> {
@@ -60,7 +76,7 @@ mod imp {
                 }
                 Ok(own)
             }
-            ("tls-hostname", name) => Ok(vec![("tls_name", name.to_owned())]),
+            ("tls-hostname", name) if !name.is_empty() => Ok(vec![("tls_name", name.to_owned())]),
             ("tls-verify-peer", "true" | "1" | "yes") => Ok(Vec::new()),
             ("tls-verify-peer", _) => {
                 Err("the server is always checked; name its authority by tls_ca, or pin its key by tls_pin".to_owned())
@@ -114,8 +130,10 @@ mod tests {
             ("nbds://host/x?tls-verify-peer=false", "always checked"),
             ("nbds://host/x?tls-psk-file=keys", "PSK"),
             ("nbds://host/x?tls-certificates=", "lacks its value"),
-            ("nbds://host/x?tls-certificates=/nowhere&tls_ca=ca.pem", "tls_ca"),
-            ("nbds://host/x?tls-hostname=", "tls_name"),
+            ("nbds://host/x?tls-certificates=/nowhere&tls_ca=ca.pem", "sets tls_ca as well"),
+            ("nbds://host/x?tls_key=k.pem&tls-certificates=/nowhere", "sets tls_key as well"),
+            ("nbds://host/x?tls_name=h&tls-hostname=h", "sets tls_name as well"),
+            ("nbds://host/x?tls-hostname=", "lacks its value"),
             ("nbds://host/x?tls-certificates=/nowhere&tls_pin=sha256:PIN", "not checked"),
             ("nbds://host/x?tls-hostname=h&tls_pin=sha256:PIN", "not checked"),
         ] {
