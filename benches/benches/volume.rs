@@ -173,7 +173,7 @@ async fn time(device: &Arc<dyn Device>, count: u64, work: Work) -> Duration {
 struct Testbed {
     near: Runtime,
     disks: Vec<Disk>,
-    /// Runtime of the servers. The last field, so that it is dropped last.
+    /// Runtime of the servers. It stands after `disks`, so that the servers still run when the disks are dropped.
     _far: Runtime,
     _servers: Vec<Server>,
 }

@@ -16,7 +16,7 @@ use crate::variables::{OUT, RESULT, result_path};
 
 /// Time limit of the lab in seconds: twice the time of the full grid.
 const LIMIT: u64 = 9000;
-/// Variables that select the points. The result file has them as part of its command.
+/// Environment variables that select which points of the grid are measured. The command in the result file includes them.
 const CHOICES: [&str; 4] = ["WAN_GRID", "WAN_RTT", "WAN_VARIANT", "WAN_BUFFER"];
 /// Measures the grid in the lab. On a machine that has no environment for the lab it prints the reason,
 /// measures nothing and returns success.

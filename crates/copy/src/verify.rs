@@ -274,7 +274,11 @@ impl Verify {
         Pace::Going
     }
 
-    /// Takes the completed reads in ascending order of their offsets.
+    /// Counts completed reads as verified, in ascending order of their offsets, up to the first one that is still in
+    /// flight.
+    ///
+    /// # Errors
+    /// The first difference.
     async fn take(
         &mut self,
         begun: &mut VecDeque<Piece>,

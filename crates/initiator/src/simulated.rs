@@ -95,7 +95,7 @@ struct Wire {
     polls: u32,
     /// Round-trip time that `TCP_INFO` reports.
     round_trip: Duration,
-    /// Delay of a queue before the link, which `TCP_INFO` reports as well.
+    /// Delay of a queue before the link. `TCP_INFO` includes it in the smoothed round-trip time, not in the minimum.
     queue: Duration,
     /// Most bytes that one read returns; the socket reports the rest one turn later.
     max_read: Option<usize>,

@@ -202,8 +202,8 @@ impl Losses {
         self.reported
     }
 
-    /// Returns whether some handle has reported every loss. If not, the next flush that ends reports a
-    /// loss anyway.
+    /// Returns whether each loss so far was reported by some handle. If not, the next flush that ends reports one, and a
+    /// further loss need not be counted.
     fn are_reported(&self) -> bool {
         self.reported == self.count
     }

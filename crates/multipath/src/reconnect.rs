@@ -140,7 +140,7 @@ impl<E: Entropy> Reconnect<E> {
         };
     }
 
-    /// Returns the lifetime of the new session, which counts the short sessions before it.
+    /// Returns the lifetime of a new session, which begins now. It includes the number of short sessions before it.
     pub const fn lifetime(&self, now: Instant) -> Lifetime {
         Lifetime::next(self.quick_ends, now)
     }

@@ -1,4 +1,4 @@
-//! The session: its parts, and the calls of the driver.
+//! Defines [`Session`]: its parts, and the methods that the driver calls.
 //!
 //! Design: `docs/design/session.md`.
 

@@ -23,8 +23,8 @@ pub(crate) struct Bucket {
     tokens: i128,
     /// Time up to which `tokens` includes the tokens that have come.
     counted: Instant,
-    /// Earliest time at which a request may pass if no other one passes before; `None` for never. Counting
-    /// tokens does not change this time, because the tokens that come until then are known.
+    /// Earliest time at which a request may pass if no other one passes before; `None` for never. It is
+    /// computed from the debt and the rate, so it stays the same while tokens are added.
     ready: Option<Instant>,
 }
 

@@ -20,8 +20,8 @@ use iscsi_rate::Rate;
 /// Factor by which the data in flight may grow while the rate still rises, because TCP doubles its window in
 /// each round trip (draft-ietf-ccwg-bbr, BBR.StartupCwndGain).
 pub const STARTUP_GAIN: u64 = 2;
-/// Round trips: one for a request in flight and one for the request that waits for it. For write data: one
-/// for the target's request and one for the data itself.
+/// Number of round trips whose bytes may be in flight: of a request in flight, and of the one that waits for it; of write
+/// data, those of the target's request (R2T) and of the data.
 const ROUND_TRIPS: u32 = 2;
 /// Longest time that requests or write data may wait beyond their round trips.
 const MAX_WAIT: Duration = Duration::from_millis(750);

@@ -67,7 +67,7 @@ const READ_SIZES: [u64; 4] = [LONG_COMMAND, 1 << 20, 2 << 20, 4 << 20];
 const SHORT_READ: u64 = 256 << 10;
 /// Length of transfers where round trips have no noticeable cost.
 const LOCAL_SIZE: u64 = 1 << 20;
-/// From this length on a command is long.
+/// Shortest long command, bytes. Long commands need [`MIN_UNDER_WAY_LONG`] bytes in flight.
 const LONG_COMMAND: u64 = 512 << 10;
 /// Bytes in flight even on the shortest link, so that neither host waits for the other.
 const MIN_UNDER_WAY: u64 = 4 << 20;

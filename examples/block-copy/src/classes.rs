@@ -129,8 +129,8 @@ impl Classes {
         Ok(class)
     }
 
-    /// Returns the fund of a class or of the default class (the source of its guaranteed rate), and the rate of
-    /// that fund. The rates of all funds together do not exceed the rate of the root.
+    /// Returns the source of the guaranteed rate of a class, or of the default class, and that rate. The rates of all sources
+    /// together do not exceed the rate of the root.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].

@@ -73,7 +73,7 @@ impl WriteBehind {
         Self { shared: Arc::clone(&self.shared), device, reported }
     }
 
-    /// Returns the number of bytes whose writes were answered and are not on the device yet.
+    /// Returns how many bytes of the window the changes take that are not on the device yet. Each takes at least 4 KiB.
     #[must_use]
     pub fn pending_bytes(&self) -> u64 {
         u64::from(self.shared.size) - self.shared.room.available_permits() as u64

@@ -271,7 +271,8 @@ impl Copies<'_> {
         Ok(if is_of_no_use { Ended::Unusable } else { Ended::Badly })
     }
 
-    /// Verifies the copied data.
+    /// Verifies the destination by the checksums of the copy; the ranges `rest` have none. A mismatch is no violation if the unit
+    /// may have been another one or smaller meanwhile.
     async fn verify(
         &mut self,
         run: &Run,

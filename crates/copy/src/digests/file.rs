@@ -68,7 +68,7 @@ impl Digests {
     }
 }
 
-/// Parses the file of this destination.
+/// Parses a file of digests. A file of another destination is an error.
 fn parse(text: &[u8], destination: &Identity) -> io::Result<Kept> {
     let parsed = Digests::parse(text).and_then(|kept| {
         digests::same(&kept.destination, destination)?;

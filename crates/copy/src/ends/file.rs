@@ -209,8 +209,7 @@ impl Device for FileDevice {
         let metadata = self.metadata()?;
         let changed = format!("file changed {}.{:09}", metadata.mtime(), metadata.mtime_nsec());
         let tick = if metadata.mtime_nsec() == 0 { COARSE_TICK } else { TICK };
-        // No wait is needed if the modification time is in the future, that is, if the clock of the file
-        // system is ahead.
+        // A modification time in the future counts as long ago: the clock of the file system may be ahead.
         let ago = metadata.modified()?.elapsed().unwrap_or(tick);
         Ok(Some(ContentName::new(changed, metadata.len(), tick.saturating_sub(ago))))
     }

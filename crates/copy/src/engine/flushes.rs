@@ -20,7 +20,7 @@ pub(crate) struct Flushes {
     /// Time at which the running flush began, and the bytes that it covers.
     begun: (Instant, u64),
     is_under_way: bool,
-    /// Whether everything was written when the last flush began.
+    /// Whether the latest flush is the final one: all data was written when it began, and no loss was reported since.
     is_last: bool,
     last: Instant,
     /// Time at which the first write ended that no flush covers yet.

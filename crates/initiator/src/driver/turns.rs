@@ -167,9 +167,9 @@ impl Driver {
     /// Hands a request to the session, on its caller's thread. Returns whether the caller should send the unsent
     /// requests; otherwise wakes the event loop, which sends them.
     ///
-    /// The caller sends a short request ([`SHORT`]) if nothing else is in flight, or if every other caller with
-    /// a response has submitted again. It sends a [`SMALL`] request also if enough requests are unsent, and the
-    /// target can work on the other requests meanwhile.
+    /// The caller sends a request of at most [`SHORT`] bytes if no other request is expected soon: none is in flight, or each
+    /// caller that has received a response has submitted its next request. It sends one of at most [`SMALL`] bytes also if
+    /// enough requests are unsent, so that the target does not run out of work.
     pub(super) fn take(&mut self, make: impl FnOnce() -> Submission, queue: &Queue) -> bool {
         let span = self.span.clone();
         let _within = span.enter();

@@ -263,9 +263,9 @@ impl LogicalUnit {
         }
     }
 
-    /// Hands a transfer to the session once, as an attempt of a disk's request. The result is reported to the
-    /// request. Call this while the unit is known: if it may be another unit, the command is withdrawn before it
-    /// is sent.
+    /// Hands a transfer to the session, as one attempt of a disk's request. The result is reported to the request. The identity
+    /// of the unit must have been checked before: if another unit may have taken its place since, the command is
+    /// withdrawn before it is sent.
     ///
     /// # Errors
     /// If another host has ended a registration of the disk. Then nothing is reported.

@@ -1,4 +1,4 @@
-//! Defines what a wrong answer may do to the connection of its PDU.
+//! Defines what a test may send before and after a PDU of the target, and what it may do to the connection.
 
 use std::net::SocketAddr;
 

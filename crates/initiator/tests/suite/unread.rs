@@ -54,8 +54,8 @@ impl Dying {
     }
 }
 
-/// Returns the results of two commands. The first one receives the target's last PDU, while a third command
-/// is written before that PDU is read.
+/// Sends two commands, and returns their results. The target sends the PDU that `words` makes of the first one, and
+/// resets the connection. The driver notices that only when it writes a third command.
 async fn last_words(words: fn(&iscsi_testkit::pdu::Pdu) -> Template) -> [Result<(), Error>; 2] {
     let target = Dying::start(words);
     let url = format!("iscsi://{}/{TARGET}", target.address);

@@ -16,8 +16,8 @@ impl Epoch {
 /// Reports of the unit that one session has received and that affect writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reports {
-    /// When the session joined. A reset that is reported before the first accepted command happened before
-    /// this time.
+    /// When the session joined. Until a command is accepted, each report of a reset moves this time to its own time,
+    /// because the reset may have happened before the session joined.
     joined: Epoch,
     /// When the first command began that the unit has accepted.
     first_accepted: Epoch,

@@ -83,7 +83,7 @@ mod tests {
         ReadCapacity10::decode(&[last, [0, 0, 2, 0]].concat()).unwrap()
     }
 
-    /// SBC-3: 0xffffffff blocks mean that READ CAPACITY (16) must be used.
+    /// SBC-3: 0xffffffff as the address of the last block means that READ CAPACITY (16) must be used.
     #[test]
     fn what_the_short_answer_cannot_count_is_not_taken_for_the_whole() {
         assert_eq!(short_capacity(answer([0xff; 4])), None);

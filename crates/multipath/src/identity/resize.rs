@@ -12,8 +12,8 @@ pub(super) struct Size {
     most: u64,
 }
 
-/// Identifies a READ CAPACITY. Results are used in the order of the commands, because one session may respond
-/// later than another.
+/// Identifies a READ CAPACITY command. Sessions may respond out of order, so a result is ignored if that of a later
+/// command was used before.
 #[derive(Clone, Copy, Debug)]
 pub struct SizeQuestion(u64);
 

@@ -167,9 +167,9 @@ impl<E> History<E> {
         }
     }
 
-    /// Records that a session or connection was lost under the request. `was_sent` is whether the request may
-    /// have been executed, `plain_losses` the number of sessions that were lost so far without a suspected
-    /// request alone on them.
+    /// Records that the session or connection that carried the request was lost. `was_sent` is whether the request may
+    /// have been executed, `was_alone` whether it was a suspect, which has a path to itself, and `plain_losses` the
+    /// number of sessions lost so far that carried no suspect.
     pub fn lost(&mut self, was_sent: bool, was_alone: bool, plain_losses: u64) -> AfterLoss {
         self.losses = self.losses.saturating_add(1);
         // The unit may accept the request over the next session, so the pauses and their time limits begin
@@ -266,8 +266,7 @@ mod tests {
     #[test]
     fn a_request_that_ends_sessions_alone_is_proven_guilty() {
         assert_eq!(losses_until_proven(0), Some(SUSPECT + GUILTY));
-        // On a link that drops as often without the request, more lost sessions are needed before the request
-        // fails.
+        // If as many sessions are lost without the request as with it, the request fails `MAX_DOUBT` losses later.
         assert_eq!(losses_until_proven(1), Some(SUSPECT + GUILTY + MAX_DOUBT));
     }
 

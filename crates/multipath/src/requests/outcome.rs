@@ -213,7 +213,7 @@ impl<E: Clone> Requests<E> {
         self.released(permit.path(), now);
     }
 
-    /// Handles the loss of the last attempt of a request with its session or connection.
+    /// Handles a request whose only remaining attempt was lost together with a session or connection.
     fn lost(&mut self, request: RequestId, error: &E, was_sent: bool, now: Instant) {
         let plain_losses = self.plain_losses;
         self.refused_since = None;

@@ -105,7 +105,7 @@ pub(super) enum State {
 pub(super) enum Hedge {
     /// The request is not hedged, or has two copies in flight.
     None,
-    /// When the timer of the request fires, the request may be late, and is checked.
+    /// One copy is in flight. When the timer fires, it is decided whether the request needs a second copy.
     Checked,
     /// Waiting for memory.
     Reserving { is_stuck: bool },

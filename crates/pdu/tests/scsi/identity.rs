@@ -69,7 +69,7 @@ fn supported_pages() {
     assert!(!pages.contains(0xb2), "past the page's length");
 }
 
-/// If a device sends standard INQUIRY data for a page, the page is an error.
+/// Data with another PAGE CODE than the requested one, for example standard INQUIRY data, is refused.
 #[test]
 fn another_page_is_refused() {
     let standard = hex("00 00 05 02 1f 00 00 02");

@@ -39,7 +39,7 @@ fn take_batch(pair: &mut Pair, pages: &[Range<*const u8>]) -> Option<(usize, usi
     Some((bytes.len(), in_pages))
 }
 
-/// Every byte of the payload is sent from the caller's memory, and a batch is large.
+/// Every byte of the payload is sent from the caller's memory, and one system call can send a large part of it.
 #[test]
 fn written_pages_are_never_copied() {
     let mut pair = Pair::logged_in(config(), target_config(8192));

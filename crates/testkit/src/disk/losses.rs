@@ -1,4 +1,4 @@
-//! Data losses of a volatile cache: loss of power, failed write-back, and write-back of some blocks.
+//! Faults of a volatile cache: it loses power, cannot write blocks back, or writes back only some of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

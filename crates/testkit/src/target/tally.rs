@@ -31,7 +31,8 @@ impl Tally {
         self.by_opcode.get(&(kind as u8)).copied().unwrap_or(0)
     }
 
-    /// Returns whether the last counted PDU has this kind, and this number, from 0, among its kind.
+    /// Returns whether the last counted PDU, whose opcode byte is `code`, is number `number` of this kind, from 0. Without a kind,
+    /// all PDUs count.
     pub(crate) fn is_at(&self, code: u8, kind: Option<Opcode>, number: u32) -> bool {
         let count = match kind {
             None => self.pdus,

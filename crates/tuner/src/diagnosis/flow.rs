@@ -114,8 +114,8 @@ impl ObservedFlow<'_> {
         };
         let activity = &self.observation.activity;
         let planned = self.plan.read_size.value.saturating_mul(self.plan.read_depth.value.into());
-        // Only data that was requested before can arrive within a round trip. So reads that reach this rate
-        // are limited by the bytes requested, and more requests would raise the rate.
+        // In a round trip no more can arrive than was requested before it. Reads that come near that rate are limited
+        // by the requested bytes, and more requests would raise the rate.
         let queue = activity.mean_awaited_data().filter(|mean| *mean > 0).unwrap_or(planned);
         if self.own_window().is_some_and(|window| window < queue && reaches(window)) {
             Limiter::ReceiveWindow

@@ -38,8 +38,8 @@ impl Medium {
         Self::File(FileId::Inode(file.dev(), file.ino()))
     }
 
-    /// Returns the identity of a unit that was opened at `address`, its target name and LUN. A unique
-    /// designator alone identifies it (VPD page 83). Other designators are assigned twice in practice, so the
+    /// Returns the identity of a unit. `address` is its target name and LUN. A designator of a type that is unique
+    /// worldwide (VPD page 83) is the whole identity. Other designators are assigned twice in practice, so the
     /// address and the serial number are then part of the identity.
     pub(super) fn unit(disk: &Disk, address: &str) -> Self {
         let profile = disk.profile();

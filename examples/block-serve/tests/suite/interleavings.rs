@@ -68,7 +68,7 @@ impl Device for Slow {
         self.attentions.load(Ordering::SeqCst)
     }
 
-    /// Reads block by block. Other blocks may be written between two of them.
+    /// Reads one block after the other. Concurrent writes may change any block before the next one is read.
     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             self.pause().await;

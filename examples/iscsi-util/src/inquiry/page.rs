@@ -25,7 +25,7 @@ pub(super) struct Page {
     error: Option<String>,
 }
 
-/// A field of a page.
+/// One value of a page, for JSON and as readable text.
 #[derive(Debug)]
 struct Field {
     /// Name of the field in JSON. In text, its underscores are replaced by spaces.

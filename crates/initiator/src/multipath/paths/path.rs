@@ -119,12 +119,12 @@ impl Path {
         self.unit.session().retries()
     }
 
-    /// Returns the best length of a write, bytes.
+    /// Returns the longest write that suits the path now, bytes.
     pub(super) fn longest_write(&self) -> u64 {
         self.unit.session().longest_write()
     }
 
-    /// Returns the best length of a read, bytes.
+    /// Returns the longest read that suits the path now, bytes.
     pub(super) fn longest_read(&self) -> u64 {
         self.unit.session().longest_read()
     }

@@ -83,7 +83,8 @@ impl<'a> Request<'a> {
     /// # Errors
     /// The reason why requests are refused.
     pub(super) async fn await_path(paths: &'a Paths) -> Result<(), Error> {
-        // A flush can take a path whatever is in flight there, so this request needs no credit.
+        // This request sends no command. It is submitted as a flush, which needs no credit, so that it waits for
+        // nothing but a path.
         let spec = RequestSpec::FLUSH;
         let (mut request, mut order) = Self::submit(paths, RequestKind::Other, spec, now());
         loop {

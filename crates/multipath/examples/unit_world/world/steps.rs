@@ -83,8 +83,8 @@ impl World {
         self.machine.close_path(path, self.now);
     }
 
-    /// Fires the next timer. In a small world the time does not change, so that any armed timer may fire at any
-    /// time.
+    /// Fires the earliest timer. Without `has_time` the clock stands still, so that it may fire before or after any
+    /// other step.
     fn fire(&mut self) -> Instant {
         self.left.timers = self.left.timers.saturating_sub(1);
         let now = self.machine.poll_timeout().unwrap_or(self.now).max(self.now);

@@ -160,7 +160,8 @@ fn a_refusal_that_a_unit_may_mean_is_one() {
     assert_eq!(dispose(End::UnknownCommand, Scope::Disk, &long), Disposition::Fail);
 }
 
-/// Whatever the facts, a retry, a failover, or setting a path aside occurs only while its limit permits it.
+/// Whatever the facts: an immediate retry or a failover occurs only while its limit permits it, and a path is set aside only
+/// if there is another one.
 #[test]
 fn limits_end_what_would_go_on() {
     for facts in all_facts() {

@@ -146,7 +146,7 @@ impl DeviceIdentification {
     }
 }
 
-/// The rank of the names that are preferred to all others.
+/// The best rank: that of NAA names that are not assigned locally.
 const REGISTERED: u8 = 0;
 /// The last rank of names that are unique worldwide.
 const UNIQUE: u8 = 3;
