@@ -7,7 +7,7 @@ use iscsi_fuzz::with_text;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| with_text(data, |text| {
-    let commands = Commands::new();
+    let commands = Commands::default();
     for line in text.lines() {
         let before = commands.execute("status");
         let answer = commands.execute(line);

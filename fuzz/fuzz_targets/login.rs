@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Buf;
-use iscsi_fuzz as _;
+use iscsi_fuzz::feed;
 use iscsi_pdu::{Cid, IscsiName, Isid};
 use iscsi_session::{Chap, Config, Output, Session, SessionKind, TargetCredentials};
 use libfuzzer_sys::fuzz_target;
@@ -83,22 +83,6 @@ fn response(request: &[u8], stat_sn: u32, flags: u8, status: [u8; 2], text: &[u8
     pdu.extend_from_slice(text);
     pdu.resize(pdu.len().next_multiple_of(4), 0);
     pdu
-}
-
-fn feed(session: &mut Session, mut bytes: &[u8], now: Instant) {
-    while !bytes.is_empty() {
-        let mut filled = 0;
-        for slice in &mut session.receive_slices(Cid(0)) {
-            let len = slice.len().min(bytes.len());
-            slice[..len].copy_from_slice(&bytes[..len]);
-            bytes = &bytes[len..];
-            filled += len;
-        }
-        if filled == 0 {
-            return;
-        }
-        session.handle_received(Cid(0), filled, now);
-    }
 }
 
 fuzz_target!(|data: &[u8]| {

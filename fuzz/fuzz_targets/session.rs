@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use iscsi_fuzz as _;
+use iscsi_fuzz::feed;
 use iscsi_pdu::scsi::{Cdb, Lun};
 use iscsi_pdu::{Cid, IscsiName, Isid, Itt};
 use iscsi_session::{Command, Config, Output, Session, SessionKind};
@@ -41,22 +41,6 @@ fn drain(session: &mut Session, now: Instant, live: &mut BTreeSet<Itt>) {
     }
     while let Some(mut transmit) = session.poll_transmit(Cid(0), now) {
         transmit.advance(transmit.remaining());
-    }
-}
-
-fn feed(session: &mut Session, mut bytes: &[u8], now: Instant) {
-    while !bytes.is_empty() {
-        let mut filled = 0;
-        for slice in &mut session.receive_slices(Cid(0)) {
-            let len = slice.len().min(bytes.len());
-            slice[..len].copy_from_slice(&bytes[..len]);
-            bytes = &bytes[len..];
-            filled += len;
-        }
-        if filled == 0 {
-            return;
-        }
-        session.handle_received(Cid(0), filled, now);
     }
 }
 

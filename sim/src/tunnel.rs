@@ -90,7 +90,7 @@ impl Tunnel {
     /// Decrypts what has arrived from the initiator.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If a record cannot be decrypted, or bytes follow the end of the stream.
     pub(crate) fn decrypt(&mut self, mut encrypted: &[u8]) -> io::Result<Bytes> {
         let mut bytes = Vec::new();
         while !encrypted.is_empty() {

@@ -128,7 +128,7 @@ async fn certificates_without_an_end_are_refused() {
     assert_not_trusted(&rig, &rig.ca(), "HandshakePayloadTooLarge").await;
 }
 
-/// What a peer sends after the first bytes of its handshake.
+/// The end of a handshake that goes wrong: the peer closes the connection, sends nothing more, or repeats these bytes for ever.
 #[derive(Clone, Copy)]
 enum Then {
     Close,

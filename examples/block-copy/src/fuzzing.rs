@@ -4,12 +4,9 @@
 use std::ffi::OsString;
 
 use iscsi_copy::RangeSet;
-use iscsi_initiator::shaping::{Class, RateLimit};
 use serde_json::Value;
 
-use crate::classes::Classes;
 use crate::classes::protocol::{Asked, Reply};
-use crate::control::handle::Handle;
 use crate::control::orders::Orders;
 use crate::job::ranges;
 use crate::jobs::job_file::JobFile;
@@ -32,25 +29,17 @@ pub fn messages(line: &str) -> Vec<String> {
     request.into_iter().chain(Reply::parse(line).map(|reply| reply.to_string())).collect()
 }
 
-/// The commands of a control socket, to two copies that share two classes.
+/// The commands of a control socket, to two copies that share classes.
 #[derive(Debug)]
 pub struct Commands(Orders);
 
-impl Commands {
-    /// Creates the copies and the classes.
-    ///
-    /// # Panics
-    /// Never: the rates are valid.
-    #[expect(clippy::new_without_default, clippy::unwrap_used, reason = "a fixture")]
-    pub fn new() -> Self {
-        let classes = Classes::new("10mbit".parse().unwrap()).unwrap();
-        let class = Class::new("1mbit".parse().unwrap()).with_ceil(RateLimit::Unlimited);
-        classes.add("backup", None, class).unwrap();
-        let handles = [("one", None), ("the other", Some("backup"))]
-            .map(|(name, class)| Handle::new(name, Some(classes.clone()), class));
-        Self(Orders::new(classes, handles.into()))
+impl Default for Commands {
+    fn default() -> Self {
+        Self(Orders::sample())
     }
+}
 
+impl Commands {
     /// Executes a line; returns the answer.
     pub fn execute(&self, line: &str) -> Value {
         self.0.obey(line)

@@ -303,6 +303,8 @@ mod tests {
                 assert!(text[..cut].parse::<Checkpoint>().is_err(), "{:?}", &text[..cut]);
             }
         }
+        let returned = known.to_string().replace("80010203 8\n", "80010203 8\r\r\n");
+        assert_eq!(returned.parse::<Checkpoint>(), Err(CheckpointError::Damaged(5)));
         let text = whole;
         let parse = |from: &str, to: &str| text.replace(from, to).parse::<Checkpoint>();
         assert_eq!(parse("# iscsi-copy", "# other"), Err(CheckpointError::Foreign));

@@ -130,24 +130,29 @@ impl Orders {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use iscsi_initiator::shaping::{Class, RateLimit};
+#[cfg(any(test, feature = "fuzzing"))]
+impl Orders {
+    /// Returns commands to two copies: `one`, and `the other` in the class `backup`.
+    #[allow(clippy::unwrap_used, reason = "the rates are valid")]
+    pub(crate) fn sample() -> Self {
+        use iscsi_initiator::shaping::{Class, RateLimit};
 
-    use super::*;
-
-    fn orders() -> Orders {
         let classes = Classes::new("10mbit".parse().unwrap()).unwrap();
         let class = Class::new("1mbit".parse().unwrap()).with_ceil(RateLimit::Unlimited);
         classes.add("backup", None, class).unwrap();
         let handles = [("one", None), ("the other", Some("backup"))]
             .map(|(name, class)| Handle::new(name, Some(classes.clone()), class));
-        Orders::new(classes, handles.into())
+        Self::new(classes, handles.into())
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn each_order_is_answered_by_how_all_is() {
-        let orders = orders();
+        let orders = Orders::sample();
         for (line, pointer, value) in [
             ("status", "/all/rate_bit_per_s", json!(10_000_000)),
             ("rate 2MB/s", "/all/rate_bit_per_s", json!(16_000_000)),
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_answered_by_a_sentence_and_changes_nothing() {
-        let orders = orders();
+        let orders = Orders::sample();
         let before = orders.obey("status");
         for (line, part) in [
             ("", "is no order; there are rate"),
