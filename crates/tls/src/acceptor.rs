@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -18,7 +20,8 @@ use crate::refusal::Refusal;
 /// client gets the new one.
 #[derive(Debug)]
 pub struct Acceptor {
-    files: Arc<ServerFiles>,
+    /// `None` if certificate and key came from memory.
+    files: Option<Arc<ServerFiles>>,
     known: Mutex<Known>,
 }
 
@@ -47,7 +50,21 @@ impl Acceptor {
     /// # Errors
     /// `InvalidInput` if a file cannot be read, or does not hold what it should, or the key is not that of the certificate.
     pub fn new(files: ServerFiles) -> io::Result<Self> {
-        Ok(Self { known: Mutex::new(Known::read(&files)?), files: Arc::new(files) })
+        Ok(Self { known: Mutex::new(Known::read(&files)?), files: Some(Arc::new(files)) })
+    }
+
+    /// Takes the certificate, followed by those of intermediate authorities, and its private key as PEM texts. Each client is
+    /// accepted, and neither changes.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a text does not hold what it should, or the key is not that of the certificate.
+    pub fn from_pem(certificate: &str, key: &str) -> io::Result<Self> {
+        let chain = CertificateDer::pem_slice_iter(certificate.as_bytes());
+        let chain = chain.collect::<Result<_, _>>().map_err(unusable)?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(unusable)?;
+        let config = builder()?.with_no_client_auth().with_single_cert(chain, key);
+        let config = Arc::new(config.map_err(unusable)?);
+        Ok(Self { files: None, known: Mutex::new(Known { config, changes: Vec::new() }) })
     }
 
     /// Encrypts the connection of a client. Returns after the handshake.
@@ -64,7 +81,8 @@ impl Acceptor {
 
     /// Returns the configuration. Reads the files again if one of them has changed.
     async fn config(&self) -> io::Result<Arc<ServerConfig>> {
-        let (files, known) = (Arc::clone(&self.files), self.known().clone());
+        let known = self.known().clone();
+        let Some(files) = self.files.clone() else { return Ok(known.config) };
         let known = blocking(move || Ok(known.renew(&files))).await?;
         *self.known() = known.clone();
         Ok(known.config)
@@ -94,19 +112,24 @@ impl Known {
     }
 }
 
+/// Begins a configuration: TLS 1.3 only, by ring.
+fn builder() -> io::Result<ConfigBuilder<ServerConfig, WantsVerifier>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider);
+    builder.with_protocol_versions(&[&rustls::version::TLS13]).map_err(unusable)
+}
+
 impl ServerFiles {
     fn all(&self) -> Vec<PathBuf> {
         [&self.certificate, &self.key].into_iter().chain(&self.client_ca).cloned().collect()
     }
 
     fn config(&self) -> io::Result<Arc<ServerConfig>> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(unusable)?;
+        let builder = builder()?;
         let builder = match self.client_ca.as_deref().map(authorities).transpose()? {
             None => builder.with_no_client_auth(),
             Some(roots) => {
+                let provider = Arc::clone(builder.crypto_provider());
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
                 builder.with_client_cert_verifier(verifier.build().map_err(unusable)?)

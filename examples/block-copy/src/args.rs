@@ -1,6 +1,7 @@
 //! The arguments of the command line.
 
 mod content;
+mod controller;
 mod delta;
 mod guard;
 mod link;
@@ -15,6 +16,7 @@ use std::ffi::OsString;
 use clap::Parser;
 
 pub use content::{ContentArgs, VerifyMode, ZeroGranularity};
+pub use controller::ControllerArgs;
 pub use delta::{DeltaArgs, RangesFrom};
 pub use guard::{GuardArgs, SourceFormat};
 pub use iscsi_examples_common::session_count::SessionCount;
@@ -89,6 +91,9 @@ pub struct Args {
     /// What the copy prints.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// What a controller reads.
+    #[command(flatten)]
+    pub controller: ControllerArgs,
 }
 
 impl Args {
@@ -106,6 +111,7 @@ impl Args {
             resumption: ResumptionArgs::default(),
             rate: RateArgs::default(),
             output: OutputArgs::default(),
+            controller: ControllerArgs::default(),
         }
     }
 }

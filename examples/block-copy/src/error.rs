@@ -3,6 +3,7 @@
 pub(crate) mod failure;
 pub(crate) mod refusal;
 pub mod sentence;
+mod status;
 
 use std::fmt;
 use std::io;
@@ -11,7 +12,9 @@ use std::sync::Arc;
 
 use iscsi_copy::{Difference, NbdError, Progress};
 use iscsi_examples_common::amounts::{beside, beyond_the_end, exact};
+use iscsi_examples_common::exit_status::{self, AGAIN, DATA, ERROR, INTERRUPTED, USAGE};
 use iscsi_examples_common::failure::{Kind, file_advice};
+use iscsi_examples_common::metrics::MetricsError;
 use iscsi_examples_common::program::{ExitStatus, ProgramError};
 use iscsi_examples_common::sentence::Sentence;
 use iscsi_examples_common::volume::VolumeError;
@@ -20,6 +23,7 @@ use thiserror::Error as ThisError;
 
 use self::refusal::Refusal;
 use self::sentence::{is_of_caller, of_device, of_export, of_ranges};
+use self::status::{NOT_CONVERGING, UNREADABLE, status_of_device, status_of_export};
 use crate::classes::ClassesError;
 use crate::report::passes::NotConverging;
 use crate::side::Side;
@@ -284,6 +288,19 @@ pub enum Error {
         path: PathBuf,
         /// The reason.
         reason: String,
+        /// Whether no process listens there. It may be started later.
+        is_away: bool,
+    },
+    /// The measurements cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The result cannot be written to the file of `--termination-log`.
+    #[error("termination log {}: {cause}{}", path.display(), file_advice(cause.kind()))]
+    TerminationLog {
+        /// Path of the file.
+        path: PathBuf,
+        /// The reason.
+        cause: io::Error,
     },
     /// A job file cannot be read, or is malformed.
     #[error("job file {}: {reason}", path.display())]
@@ -348,53 +365,59 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the exit status for the error: 2 for a wrong command line, 3 if everything was copied except
-    /// what could not be read, 4 if passes did not converge, 130 for an interrupt, otherwise 1.
+    /// Returns the exit status for the error.
     pub fn status(&self) -> u8 {
         match self {
             Self::Program(cause) => cause.status(),
-            Self::OneFile { .. } | Self::JobFile { .. } | Self::Classes(_) => 2,
-            Self::Refused(cause) => cause.status(),
-            Self::Unreadable { .. } => 3,
-            Self::NotConverging(_) => 4,
-            Self::Abandoned { .. } => 130,
-            Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => 130,
+            Self::Initiator(cause) => exit_status::of_unit(cause),
+            Self::Unit { cause, .. } | Self::File { cause, .. } => status_of_device(cause),
+            Self::Nbd { cause, .. } => status_of_export(cause),
+            Self::Volume { cause, .. } => cause.status(),
+            Self::Ranges { cause, .. } if cause.kind() == DeviceErrorKind::Protocol => USAGE,
+            Self::Ranges { cause, .. } => status_of_device(cause),
+            Self::Unreadable { .. } => UNREADABLE,
+            Self::NotConverging(_) => NOT_CONVERGING,
+            Self::Abandoned { .. } => INTERRUPTED,
+            Self::Checkpoint { cause, .. } | Self::Digests { cause, .. }
+                if cause.kind() == io::ErrorKind::InvalidData =>
+            {
+                USAGE
+            }
+            Self::Checkpoint { cause, .. }
+            | Self::Digests { cause, .. }
+            | Self::Metrics(MetricsError { cause, .. })
+            | Self::TerminationLog { cause, .. }
+            | Self::Control { cause, .. }
+            | Self::Output { cause } => exit_status::of_system(cause),
             Self::Incomplete { cause, .. }
             | Self::Unflushed { cause, .. }
             | Self::Resumable(cause)
             | Self::Unasked(cause)
             | Self::Unverified(cause)
             | Self::Unconfirmed(cause) => cause.status(),
-            Self::Initiator(_)
-            | Self::Unit { .. }
-            | Self::Volume { .. }
-            | Self::Nbd { .. }
-            | Self::File { .. }
-            | Self::Shrunk(_)
+            Self::Locked { .. }
+            | Self::CommandLeft(_)
+            | Self::ControlTaken(_)
+            | Self::Share { is_away: true, .. }
+            | Self::Unsettled(_) => AGAIN,
+            Self::Mismatch { .. }
+            | Self::Differs { .. }
+            | Self::PartlyKnown(_)
+            | Self::NothingKnown(_) => DATA,
+            Self::OneFile { .. }
+            | Self::Claimed { .. }
+            | Self::JobFile { .. }
+            | Self::Classes(_)
+            | Self::Refused(_)
             | Self::TooSmall { .. }
             | Self::Overflow { .. }
             | Self::OutOfSource { .. }
             | Self::NoRoom { .. }
             | Self::Same(_)
-            | Self::Claimed { .. }
-            | Self::Locked { .. }
-            | Self::CommandLeft(_)
-            | Self::Checkpoint { .. }
-            | Self::Digests { .. }
-            | Self::Ranges { .. }
-            | Self::Command { .. }
-            | Self::Differs { .. }
-            | Self::PartlyKnown(_)
-            | Self::NothingKnown(_)
             | Self::CheckpointExists(_)
             | Self::Nameless(_)
-            | Self::Mismatch { .. }
-            | Self::Unsettled(_)
-            | Self::Control { .. }
-            | Self::ControlTaken(_)
-            | Self::Share { .. }
-            | Self::Output { .. }
-            | Self::Cancelled => 1,
+            | Self::Share { .. } => USAGE,
+            Self::Command { .. } | Self::Shrunk(_) | Self::Cancelled => ERROR,
         }
     }
 
@@ -449,6 +472,8 @@ impl Error {
             | Self::Checkpoint { .. }
             | Self::Shrunk(_)
             | Self::Control { .. }
+            | Self::Metrics(_)
+            | Self::TerminationLog { .. }
             | Self::Output { .. }
             | Self::Cancelled => Kind::System,
         }

@@ -16,6 +16,7 @@ mod verification;
 
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 
 use iscsi_copy::{CopyError, DigestFile, Identity, RangeSet};
@@ -26,7 +27,7 @@ use iscsi_tuner::Size;
 
 use self::exclusive::Exclusive;
 use self::span::Span;
-use crate::args::{Args, RangesFrom, RateArgs, VerifyMode};
+use crate::args::{Args, ControllerArgs, RangesFrom, RateArgs, VerifyMode};
 use crate::claims::named_files::{self, NamedFile};
 use crate::classes::Classes;
 use crate::classes::shared::SharedClass;
@@ -38,6 +39,7 @@ use crate::ends::{Ends, NO_WAY_BACK, TWO_USES, unless};
 use crate::error::failure::Failure;
 use crate::error::{Error, Places};
 use crate::location::Location;
+use crate::metrics::Metrics;
 use crate::plan::CopyPlan;
 use crate::progress::eprint_lines;
 use crate::progress::heading::heading;
@@ -73,32 +75,51 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, F
             let handle = Handle::sharing(NAME, shared.clone());
             let orders = Orders::sharing(shared, handle.clone());
             let copy = Box::pin(copy(args, &handle, stop));
-            return obeying(control.as_deref(), &orders, copy).await?;
+            return obeying(control.as_deref(), &args.controller, &orders, copy).await?;
         }
         if rate_limit.is_none() && control.is_none() {
-            return Box::pin(copy(args, &Handle::new(NAME, None, None), stop)).await;
+            let handle = Handle::new(NAME, None, None);
+            let copy = Box::pin(copy(args, &handle, stop));
+            return measured(&args.controller, slice::from_ref(&handle), copy).await?;
         }
         let classes =
             Classes::new(rate_limit.unwrap_or(RateLimit::Unlimited)).map_err(Error::from)?;
         let handle = Handle::new(NAME, Some(classes.clone()), None);
         let orders = Orders::new(classes, vec![handle.clone()]);
         let copy = Box::pin(copy(args, &handle, stop));
-        obeying(control.as_deref(), &orders, copy).await?
+        obeying(control.as_deref(), &args.controller, &orders, copy).await?
     })
 }
 
-/// Waits for work. Meanwhile it executes commands from the socket at `path`, if there is one.
+/// Waits for work. Meanwhile it executes commands from the socket at `path`, and serves measurements, as far as there are a
+/// path and an address.
 pub(crate) async fn obeying<T>(
     path: Option<&Path>,
+    controller: &ControllerArgs,
     orders: &Orders,
     work: impl Future<Output = T>,
 ) -> Result<T, Error> {
-    let Some(path) = path else { return Ok(work.await) };
+    let work = measured(controller, orders.handles(), work);
+    let Some(path) = path else { return work.await };
     let socket = ControlSocket::bind(path)?;
     tokio::select! {
         biased;
-        done = work => Ok(done),
+        done = work => done,
         never = socket.serve(orders) => match never {},
+    }
+}
+
+/// Waits for work. Meanwhile it serves measurements of the copies, if the options name an address.
+async fn measured<T>(
+    controller: &ControllerArgs,
+    handles: &[Handle],
+    work: impl Future<Output = T>,
+) -> Result<T, Error> {
+    let Some(metrics) = Metrics::bind(controller, handles).await? else { return Ok(work.await) };
+    tokio::select! {
+        biased;
+        done = work => Ok(done),
+        never = metrics.serve() => match never {},
     }
 }
 
@@ -124,6 +145,7 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     let ends = Ends::open(access, span, &from, &to, [&reader, &writer], bitmap, stop).await;
     let ends = ends
         .map_err(|error| if exclusive.is_some() { exclusive::explained(error) } else { error })?;
+    handle.opened(&ends);
     // After a request to stop, `begin` has a moment more: a checkpoint or digest file that it is writing is
     // then complete, and `is_kept` below finds it.
     let files = named_files::all(args, [&from, &to]);

@@ -12,7 +12,7 @@ use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
 use self::job_file::{Entry, JobFile};
-use crate::args::OutputArgs;
+use crate::args::{ControllerArgs, OutputArgs};
 use crate::claims::Claims;
 use crate::classes::Classes;
 use crate::control::handle::Handle;
@@ -53,6 +53,9 @@ pub struct JobsArgs {
     /// What the jobs print.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// What a controller reads.
+    #[command(flatten)]
+    pub controller: ControllerArgs,
 }
 
 /// The result of one copy of a job file.
@@ -83,7 +86,7 @@ pub fn run_jobs<'a>(
         let JobFile { classes, jobs } =
             unless(stop, JobFile::read(&args.jobs, args.control.is_some())).await?;
         if let (true, Some(path)) = (jobs.is_empty(), &args.control) {
-            return keep(classes, path, args.output.is_silent(), stop).await;
+            return keep(classes, path, args, stop).await;
         }
         let claims = Claims::default();
         claims.claim_read("job file", &args.jobs);
@@ -99,6 +102,7 @@ pub fn run_jobs<'a>(
                 job.args.output.progress = ProgressMode::None;
                 // Standard output gets the object with all results, so no copy may write data to it.
                 job.args.output.json = args.output.json;
+                job.args.controller.grace = args.controller.grace;
                 let (stop, span) = (stop.clone(), log::job(&job.name));
                 let work = async move { Box::pin(copy(&job.args, &handle, &stop)).await };
                 running.spawn(async move { (index, job.name, work.await) }.instrument(span));
@@ -112,7 +116,7 @@ pub fn run_jobs<'a>(
             results.sort_by_key(|(index, _)| *index);
             results.into_iter().map(|(_, result)| result).collect()
         };
-        obeying(args.control.as_deref(), &orders, all).await
+        obeying(args.control.as_deref(), &args.controller, &orders, all).await
     })
 }
 
@@ -120,17 +124,17 @@ pub fn run_jobs<'a>(
 async fn keep(
     classes: Classes,
     path: &Path,
-    is_silent: bool,
+    args: &JobsArgs,
     stop: &Stop,
 ) -> Result<Vec<JobResult>, Error> {
     let orders = Orders::new(classes, Vec::new());
     let work = async {
-        if !is_silent {
+        if !args.output.is_silent() {
             eprint_lines(&format!("keeping the classes at {} until a signal\n", path.display()));
         }
         stop.requested().await;
     };
-    obeying(Some(path), &orders, work).await.map(|()| Vec::new())
+    obeying(Some(path), &args.controller, &orders, work).await.map(|()| Vec::new())
 }
 
 type Ended = (usize, String, Result<Report, Failure>);

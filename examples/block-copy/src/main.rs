@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 use std::process::ExitCode;
 
-use block_copy::args::OutputArgs;
+use block_copy::args::{ControllerArgs, OutputArgs};
 use block_copy::log;
 use block_copy::progress::eprint_lines;
 use block_copy::{
@@ -13,8 +13,9 @@ use block_copy::{
     standard_output, verify,
 };
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
-use iscsi_examples_common::failure;
 use iscsi_examples_common::program::Program;
+use iscsi_examples_common::termination_log::TerminationLog;
+use iscsi_examples_common::{exit_status, failure};
 use iscsi_pdu::keys::printable;
 use serde_json::{Value, json};
 use tokio::task::JoinError;
@@ -55,6 +56,7 @@ async fn in_a_task(work: BoxFuture<'static, Result<u8, Error>>) -> Result<u8, Er
 }
 
 async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
+    let log = open_log(&args.controller)?;
     let result = if args.destination.is_none() {
         verify(&args, &stop).await.map(|verified| (verified.to_string(), verified.to_json()))
     } else {
@@ -65,8 +67,12 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
         })
     };
     match result {
-        Ok((text, json)) => print_result(&args, &text, &json, &stop).await.map(|()| 0),
+        Ok((text, json)) => {
+            write_log(log, 0, &json);
+            print_result(&args, &text, &json, &stop).await.map(|()| 0)
+        }
         Err(failure) => {
+            write_log(log, failure.error.status(), &failure.to_json());
             // If both the JSON object and the data would go to standard output, the object is omitted.
             let destination = args.destination.as_deref().unwrap_or(&args.source);
             let has_data = standard_output::is_named_by(destination);
@@ -76,6 +82,20 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
             }
             Err(failure.error)
         }
+    }
+}
+
+/// Opens the file that a controller reads, before anything is copied.
+fn open_log(args: &ControllerArgs) -> Result<Option<TerminationLog>, Error> {
+    let Some(path) = &args.termination_log else { return Ok(None) };
+    let opened = TerminationLog::open(path);
+    opened.map(Some).map_err(|cause| Error::TerminationLog { path: path.clone(), cause })
+}
+
+/// Writes the result to the file that a controller reads. A failure is only a warning: the copy is what it is.
+fn write_log(log: Option<TerminationLog>, status: u8, result: &Value) {
+    if let Some(Err(error)) = log.map(|log| log.write(status, result)) {
+        tracing::warn!("the termination log cannot be written: {error}");
     }
 }
 
@@ -90,15 +110,21 @@ async fn print_result(args: &Args, text: &str, json: &Value, stop: &Stop) -> Res
 }
 
 async fn jobs(args: JobsArgs, stop: Stop) -> Result<u8, Error> {
+    let log = open_log(&args.controller)?;
     let results = run_jobs(&args, &stop, &|job| print_job_result(&args, job)).await;
     let object = results.as_ref().map_or_else(
         |error| failure::object(json!({ "jobs": [] }), &error.to_string(), error.kind()),
         |results| jobs_object(results),
     );
+    let ended = match &results {
+        Ok(results) => exit_status::of_all(results.iter().map(status)),
+        Err(error) => error.status(),
+    };
+    write_log(log, ended, &object);
     if args.output.wants_json() {
         output::print_object(&object, &stop).await.map_err(|cause| Error::Output { cause })?;
     }
-    Ok(results?.iter().map(status).max().unwrap_or_default())
+    results.map(|_| ended)
 }
 
 fn status(job: &JobResult) -> u8 {

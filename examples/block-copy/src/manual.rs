@@ -1,5 +1,6 @@
 //! Texts of the help and of the manual page, except the options.
 
+use iscsi_examples_common::exit_status::meaning;
 use iscsi_examples_common::help::{
     Documented, LOG_VARIABLE, LOGIN_VARIABLE, Manual, PASSWORD_FILE, TARGET_LOGIN_VARIABLE,
 };
@@ -36,16 +37,21 @@ impl Documented for Args {
                 "0",
                 "All is written, flushed and, with --verify, read back equal. No late write can change it.",
             ),
-            (
-                "1",
-                "An error. Also if all is written and flushed, but the target may still carry out a write of a lost session.",
-            ),
-            ("2", "A wrong command line."),
+            ("1", "An error of this host, such as a missing file, or another one."),
+            ("2", "A wrong command line, or one that does not suit what it names."),
             ("3", "With --on-read-error skip: all is copied but what could not be read."),
             (
                 "4",
                 "With --when-not-converging stop: the source changed too fast for a short last pass.",
             ),
+            meaning::DATA,
+            meaning::REFUSED,
+            (
+                "75",
+                "Temporary: the network, the target or this host. The same command may succeed later. Also if all is written \
+                 and flushed, but the target may still carry out a write of a lost session.",
+            ),
+            meaning::DENIED,
             (
                 "130",
                 "Interrupted by SIGINT, SIGTERM or SIGHUP. A second SIGINT or SIGTERM, more than a second later, ends it immediately.",
@@ -84,9 +90,10 @@ impl Documented for JobsArgs {
         ],
         exit_status: &[
             ("0", "All copies are complete."),
+            ("2", "A wrong command line, or a wrong job file."),
             (
-                "1 to 4",
-                "The highest status that one of the copies would have by itself. 2 also for a wrong job file.",
+                "1 to 77",
+                "75 if a copy that failed may succeed later; otherwise the highest status that a copy would have by itself.",
             ),
             ("130", "Interrupted by SIGINT, SIGTERM or SIGHUP."),
         ],

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Parser;
 use iscsi_examples_common::credentials::PasswordFiles;
 use iscsi_examples_common::help::heading;
+use iscsi_examples_common::metrics::MetricsArgs;
 use iscsi_examples_common::named_socket::{SocketAccess, parse_group, parse_mode};
 use iscsi_examples_common::session_count::SessionCount;
 use iscsi_examples_common::time;
@@ -56,6 +57,9 @@ pub struct Args {
     /// On standard output: the first has what is served, and where; the second what was done.
     #[arg(long, help_heading = heading::OUTPUT)]
     pub json: bool,
+    /// Where measurements are served.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// Where the passwords are.
     #[command(flatten)]
     pub passwords: PasswordFiles,

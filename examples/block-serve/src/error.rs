@@ -2,7 +2,9 @@
 
 use std::io;
 
+use iscsi_examples_common::exit_status::{self, AGAIN, DATA, ERROR};
 use iscsi_examples_common::failure::{self, Kind};
+use iscsi_examples_common::metrics::MetricsError;
 use iscsi_examples_common::place::PlaceError;
 use iscsi_examples_common::program::{ExitStatus, ProgramError};
 use iscsi_examples_common::sentence::Sentence;
@@ -47,24 +49,28 @@ pub enum Error {
     /// The files for TLS cannot be used.
     #[error("TLS of the clients cannot be used: {0}; check --tls-cert, --tls-key and --tls-ca")]
     Tls(io::Error),
+    /// The measurements cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// Writes of clients may be lost, and no client has received an error for them.
     #[error("what clients have written may be lost: {}", .0.sentence())]
     Flush(DeviceError),
 }
 
 impl Error {
-    /// Returns the exit status for the error: 2 for a wrong command line, 130 for an interrupt, otherwise 1.
+    /// Returns the exit status for the error.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
             Self::Program(cause) => cause.status(),
-            Self::Initiator(_)
-            | Self::Volume(_)
-            | Self::Listen { .. }
-            | Self::Taken(_)
-            | Self::Inherited(_)
-            | Self::Tls(_)
-            | Self::Flush(_) => 1,
+            Self::Initiator(cause) => exit_status::of_unit(cause),
+            Self::Volume(cause) => cause.status(),
+            Self::Listen { cause, .. } | Self::Metrics(MetricsError { cause, .. }) => {
+                exit_status::of_system(cause)
+            }
+            Self::Taken(_) => AGAIN,
+            Self::Inherited(_) | Self::Tls(_) => ERROR,
+            Self::Flush(_) => DATA,
         }
     }
 
@@ -76,9 +82,11 @@ impl Error {
             Self::Initiator(cause) => cause.fault().into(),
             Self::Volume(cause) => cause.kind(),
             Self::Flush(cause) => cause.into(),
-            Self::Listen { .. } | Self::Taken(_) | Self::Inherited(_) | Self::Tls(_) => {
-                Kind::System
-            }
+            Self::Listen { .. }
+            | Self::Taken(_)
+            | Self::Inherited(_)
+            | Self::Metrics(_)
+            | Self::Tls(_) => Kind::System,
         }
     }
 

@@ -18,6 +18,7 @@ mod listen;
 mod losses;
 mod manual;
 mod memory;
+mod metrics;
 mod outbox;
 mod pace;
 mod requests;

@@ -1,5 +1,6 @@
 //! Texts of the help and of the manual page, except the options.
 
+use iscsi_examples_common::exit_status::meaning;
 use iscsi_examples_common::help::{
     Documented, LOG_VARIABLE, LOGIN_VARIABLE, Manual, PASSWORD_FILE, TARGET_LOGIN_VARIABLE,
 };
@@ -32,8 +33,12 @@ impl Documented for Args {
         ],
         exit_status: &[
             ("0", "Ended by a signal or --until-last, and all data are flushed."),
-            ("1", "An error, or lost writes that no client got to know."),
-            ("2", "A wrong command line."),
+            ("1", "An error of this host, such as a missing file, or another one."),
+            ("2", "A wrong command line, or one that does not suit the unit."),
+            ("65", "Writes may be lost that no client got an error for."),
+            meaning::REFUSED,
+            meaning::AGAIN,
+            meaning::DENIED,
         ],
         environment: &[
             ("LISTEN_FDS, LISTEN_PID", "Sockets that systemd, or another parent, hands over."),

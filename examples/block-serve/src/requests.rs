@@ -19,6 +19,7 @@ const CACHED_AT_ONCE: u64 = 64 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) clients: AtomicU64,
+    pub(crate) clients_gone: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) bytes_read: AtomicU64,

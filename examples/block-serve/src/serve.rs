@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
+use iscsi_examples_common::metrics::MetricsServer;
 use iscsi_examples_common::place::{Opened, Place, initiator, portals};
 use iscsi_examples_common::program::ProgramError;
 use iscsi_initiator::{OnRetryTimeout, Options};
@@ -15,6 +16,7 @@ use crate::error::Error;
 use crate::export::describe;
 use crate::layers::Layers;
 use crate::listen::{Address, Listener};
+use crate::metrics::collect;
 use crate::resizes;
 use crate::server::Server;
 use crate::stop::Stop;
@@ -34,6 +36,7 @@ pub struct Ready {
     /// over by the parent process.
     own: usize,
     ends_with_last: bool,
+    metrics: Option<MetricsServer>,
 }
 
 impl Ready {
@@ -45,6 +48,7 @@ impl Ready {
         boxed(async move {
             args.tls.check().map_err(ProgramError::usage)?;
             let tls = ClientTls::new(&args.tls)?;
+            let metrics = MetricsServer::bind(&args.metrics).await?;
             // The sockets come first: early clients then wait, and a second server fails immediately.
             let listeners = listen(args).await?;
             let opened = stop.unless(open(args)).await.ok_or(ProgramError::Interrupted)??;
@@ -54,7 +58,7 @@ impl Ready {
             let memory = u32::try_from(args.buffers.memory.0).unwrap_or(u32::MAX);
             let server = Server::new(layers, export, tls, memory, max_clients(args));
             let (own, ends_with_last) = (args.clients.listen.len(), args.clients.until_last);
-            Ok(Self { server, listeners, own, ends_with_last })
+            Ok(Self { server, listeners, own, ends_with_last, metrics })
         })
     }
 
@@ -104,7 +108,16 @@ impl Ready {
     pub fn run<'a>(self, stop: &'a Stop) -> BoxFuture<'a, Result<Value, Error>> {
         boxed(async move {
             let watch = resizes::watch(self.server.layers().opened().disks());
-            self.server.run_to_end(&self.listeners, self.own, stop, self.ends_with_last).await?;
+            let serving =
+                self.server.run_to_end(&self.listeners, self.own, stop, self.ends_with_last);
+            match &self.metrics {
+                None => serving.await?,
+                Some(metrics) => tokio::select! {
+                    biased;
+                    ended = serving => ended?,
+                    never = metrics.serve(collect(&self.server)) => match never {},
+                },
+            }
             drop(watch);
             let (stats, cache) = (self.server.stats(), self.server.layers().cache_stats());
             let cache = cache.map(|cache| {

@@ -47,6 +47,8 @@ pub struct Server {
 pub struct ServerStats {
     /// Clients that completed the handshake.
     pub clients: u64,
+    /// Clients that are connected, after the handshake.
+    pub clients_connected: u64,
     /// Requests of these clients.
     pub requests: u64,
     /// Requests that failed.
@@ -170,15 +172,17 @@ impl Server {
     /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
-        let [clients, requests, failed, bytes_read, bytes_written] = [
+        let [clients, gone, requests, failed, bytes_read, bytes_written] = [
             &self.counters.clients,
+            &self.counters.clients_gone,
             &self.counters.requests,
             &self.counters.failed,
             &self.counters.bytes_read,
             &self.counters.bytes_written,
         ]
         .map(|counter| counter.load(Ordering::Relaxed));
-        ServerStats { clients, requests, failed, bytes_read, bytes_written }
+        let clients_connected = clients.saturating_sub(gone);
+        ServerStats { clients, clients_connected, requests, failed, bytes_read, bytes_written }
     }
 
     /// Returns the layers between clients and unit.
@@ -205,7 +209,11 @@ impl Server {
                 counters: Arc::clone(&self.counters),
             }
         });
-        match served.await {
+        let ended = served.await;
+        if !is_stranger {
+            self.counters.clients_gone.fetch_add(1, Ordering::Relaxed);
+        }
+        match ended {
             Ok(()) => tracing::debug!(client = %who, "a client has gone"),
             // There may be thousands of such connections, so not each is logged.
             Err(error) if is_stranger => {

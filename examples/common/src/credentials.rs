@@ -13,6 +13,7 @@ use iscsi_initiator::{Secret, Url};
 use thiserror::Error as ThisError;
 use tokio::task::spawn_blocking;
 
+use crate::exit_status::{self, USAGE};
 use crate::failure::file_advice;
 use crate::help::heading;
 use crate::output::eprint_lines;
@@ -102,12 +103,14 @@ const fn own_options(prover: Prover) -> &'static str {
 }
 
 impl CredentialsError {
-    /// Returns the exit status for the error: 2 for a wrong command line, otherwise 1.
+    /// Returns the exit status for the error.
     #[must_use]
-    pub const fn status(&self) -> u8 {
+    pub fn status(&self) -> u8 {
         match self {
-            Self::NoUser(_) | Self::HasPassword(_) | Self::NoUnit(_) | Self::TwoHosts { .. } => 2,
-            Self::Unreadable { .. } => 1,
+            Self::NoUser(_) | Self::HasPassword(_) | Self::NoUnit(_) | Self::TwoHosts { .. } => {
+                USAGE
+            }
+            Self::Unreadable { cause, .. } => exit_status::of_system(cause),
         }
     }
 }

@@ -11,12 +11,10 @@ use thiserror::Error;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::credentials::CredentialsError;
+use crate::exit_status::{self, INTERRUPTED, USAGE};
 use crate::failure::{Kind, file_advice};
 use crate::log::{self, Log, Show, Usually};
 use crate::stop::Stop;
-
-/// Exit status of a program that was interrupted.
-const INTERRUPTED: u8 = 130;
 
 /// Errors that each program has, whatever its work is. Each message is one sentence.
 #[derive(Debug, Error)]
@@ -48,16 +46,14 @@ impl ProgramError {
         Self::Usage(text.into())
     }
 
-    /// Returns the exit status for the error: 2 for a wrong command line, 130 for an interrupt, otherwise 1.
+    /// Returns the exit status for the error.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
+            Self::Usage(_) => USAGE,
             Self::Password(cause) => cause.status(),
             Self::Interrupted => INTERRUPTED,
-            // The reader of standard output took nothing, and a signal ended the wait for it.
-            Self::Output { cause } if cause.kind() == io::ErrorKind::Interrupted => INTERRUPTED,
-            Self::Output { .. } | Self::Runtime(_) => 1,
+            Self::Output { cause } | Self::Runtime(cause) => exit_status::of_system(cause),
         }
     }
 

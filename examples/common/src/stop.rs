@@ -19,6 +19,8 @@ use tokio::time::{Instant, sleep, timeout};
 /// message. Together they take at most about three seconds. That is long enough for the flush of a busy disk
 /// and the response of a distant target. A second signal ends the program immediately.
 pub const HASTE: Duration = Duration::from_secs(1);
+/// Time of the last steps after the requests in flight.
+const LAST_STEPS: Duration = Duration::from_secs(3);
 /// The signal that a process receives when a file would grow beyond its limit (`ulimit -f`).
 const FILE_SIZE: SignalKind = SignalKind::from_raw(libc::SIGXFSZ);
 /// Time after which a blocked standard error counts as not read by any process. The work may then be blocked by
@@ -41,6 +43,8 @@ pub struct StopButton(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     is_requested: AtomicBool,
+    /// Whether the sender of the request waits: SIGTERM comes from a service manager or a controller.
+    is_patient: AtomicBool,
     bell: Notify,
 }
 
@@ -116,15 +120,36 @@ impl Stop {
 
     /// Waits for a future. After a request to stop, waits at most [`HASTE`], then returns `None`.
     pub async fn hurry<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.finish(HASTE, work).await
+    }
+
+    /// Waits for a future. After a SIGTERM, waits so long that the program ends within `grace`; after another request to stop, at
+    /// most [`HASTE`]. Then returns `None`.
+    pub async fn finish<T>(&self, grace: Duration, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             result = work => Some(result),
-            () = async { self.requested().await; sleep(HASTE).await } => None,
+            () = async { self.requested().await; sleep(self.rest_of(grace)).await } => None,
+        }
+    }
+
+    /// Returns how long the requests in flight may take after a request to stop.
+    fn rest_of(&self, grace: Duration) -> Duration {
+        if self.0.is_patient.load(Ordering::SeqCst) {
+            grace.saturating_sub(LAST_STEPS).max(HASTE)
+        } else {
+            HASTE
         }
     }
 }
 
 impl StopButton {
+    /// Requests the work to stop, as SIGTERM does.
+    fn press_patiently(&self) {
+        self.0.is_patient.store(true, Ordering::SeqCst);
+        self.press();
+    }
+
     /// Requests the work to stop.
     pub fn press(&self) {
         self.0.is_requested.store(true, Ordering::SeqCst);
@@ -162,7 +187,11 @@ async fn press_until_again(
     let until = Instant::now() + ONE_WISH;
     let obey = async {
         if timeout(MAX_BLOCKED, spawn_blocking(report)).await.is_ok() {
-            button.press();
+            if first == Wish::Terminate {
+                button.press_patiently();
+            } else {
+                button.press();
+            }
             pending().await
         }
     };
@@ -188,8 +217,10 @@ async fn press_until_again(
 /// The meaning of a signal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Wish {
-    /// SIGINT or SIGTERM: a user or a program asks the process to end.
-    Order,
+    /// SIGINT: a user asks the process to end.
+    Interrupt,
+    /// SIGTERM: a program asks the process to end.
+    Terminate,
     /// SIGHUP: the terminal is gone.
     HangUp,
 }
@@ -229,8 +260,8 @@ impl Signals {
             }
         };
         tokio::select! {
-            _ = self.interrupt.recv() => Wish::Order,
-            _ = self.terminate.recv() => Wish::Order,
+            _ = self.interrupt.recv() => Wish::Interrupt,
+            _ = self.terminate.recv() => Wish::Terminate,
             _ = hung_up => Wish::HangUp,
         }
     }
@@ -302,11 +333,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn signals_within_a_second_of_the_first_are_one_wish() {
         for (first, signals, end) in [
-            (Wish::Order, &[][..], None),
-            (Wish::Order, &[5], None),
-            (Wish::Order, &[5, 5, 1000], None),
-            (Wish::Order, &[5, 1001], Some(1001)),
-            (Wish::Order, &[3000], Some(3000)),
+            (Wish::Interrupt, &[][..], None),
+            (Wish::Interrupt, &[5], None),
+            (Wish::Interrupt, &[5, 5, 1000], None),
+            (Wish::Interrupt, &[5, 1001], Some(1001)),
+            (Wish::Interrupt, &[3000], Some(3000)),
             (Wish::HangUp, &[3000], None),
             (Wish::HangUp, &[5, 3000], Some(3000)),
             (Wish::HangUp, &[3000, 4000], Some(4000)),

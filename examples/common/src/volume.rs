@@ -10,6 +10,7 @@ use iscsi_volume::{Description, Volume};
 use thiserror::Error as ThisError;
 use tokio::task::spawn_blocking;
 
+use crate::exit_status;
 use crate::failure::{Kind, file_advice};
 use crate::sentence::Sentence;
 
@@ -55,6 +56,15 @@ impl VolumeError {
         match &self.cause {
             VolumeFault::File { .. } => Kind::System,
             VolumeFault::Volume(cause) => (&**cause).into(),
+        }
+    }
+
+    /// Returns the exit status for the error.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match &self.cause {
+            VolumeFault::File { cause } => exit_status::of_system(cause),
+            VolumeFault::Volume(cause) => exit_status::of_volume(cause),
         }
     }
 

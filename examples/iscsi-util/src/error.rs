@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use iscsi_examples_common::amounts::beyond_the_end;
+use iscsi_examples_common::exit_status::{self, INTERRUPTED, REFUSED, USAGE};
 use iscsi_examples_common::failure::{self, Kind, file_advice};
 use iscsi_examples_common::program::{ExitStatus, ProgramError};
 use iscsi_examples_common::sentence::Sentence;
@@ -93,21 +94,18 @@ impl Error {
         fits.then_some(()).ok_or(Self::OutOfUnit { offset, length, has })
     }
 
-    /// Returns the exit status for the error: 2 for a wrong command line, 130 for an interrupt, otherwise 1.
+    /// Returns the exit status for the error.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
             Self::Program(cause) => cause.status(),
-            Self::Abandoned(_) => 130,
-            Self::Volume(cause) if is_usage(cause) => 2,
-            Self::Initiator(_)
-            | Self::Volume(_)
-            | Self::Described(_)
-            | Self::File { .. }
-            | Self::OutOfUnit { .. }
-            | Self::Page { .. }
-            | Self::MoreExtents { .. }
-            | Self::Conflict { .. } => 1,
+            Self::Abandoned(_) => INTERRUPTED,
+            Self::OutOfUnit { .. } | Self::MoreExtents { .. } => USAGE,
+            Self::Initiator(cause) | Self::Page { cause, .. } => exit_status::of_unit(cause),
+            Self::Volume(cause) => exit_status::of_volume(cause),
+            Self::Described(cause) => cause.status(),
+            Self::File { cause, .. } => exit_status::of_system(cause),
+            Self::Conflict { .. } => REFUSED,
         }
     }
 
@@ -133,11 +131,6 @@ impl Error {
         let known = json!({ "command": command, "complete": false });
         failure::object(known, &self.to_string(), self.kind())
     }
-}
-
-/// Returns whether the command line is wrong, rather than a unit that it names.
-const fn is_usage(error: &iscsi_volume::Error) -> bool {
-    matches!(error, iscsi_volume::Error::Chunk(_) | iscsi_volume::Error::MemberCount(_))
 }
 
 impl From<iscsi_volume::Error> for Error {

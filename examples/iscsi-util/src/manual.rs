@@ -1,5 +1,6 @@
 //! Texts of the help and of the manual page, except the options.
 
+use iscsi_examples_common::exit_status::meaning;
 use iscsi_examples_common::help::{
     Documented, LOG_VARIABLE, LOGIN_VARIABLE, Manual, PASSWORD_FILE, TARGET_LOGIN_VARIABLE,
 };
@@ -29,8 +30,11 @@ impl Documented for Args {
         ],
         exit_status: &[
             ("0", "The answer is complete."),
-            ("1", "An error. What ping and perf measured before it is printed."),
-            ("2", "A wrong command line, or one that does not fit the unit."),
+            ("1", "An error of this host, such as a file that cannot be written, or another one."),
+            ("2", "A wrong command line, or one that does not suit the unit."),
+            meaning::REFUSED,
+            meaning::AGAIN,
+            meaning::DENIED,
             ("130", "Interrupted. What ping and perf measured by then is printed."),
         ],
         environment: &[LOGIN_VARIABLE, TARGET_LOGIN_VARIABLE, LOG_VARIABLE],

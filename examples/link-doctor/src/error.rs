@@ -1,5 +1,6 @@
 //! Errors of an examination.
 
+use iscsi_examples_common::exit_status::{USAGE, of_unit};
 use iscsi_examples_common::failure::{self, Kind};
 use iscsi_examples_common::program::{ExitStatus, ProgramError};
 use iscsi_examples_common::sentence::Sentence;
@@ -36,13 +37,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the exit status for the error: 2 for a wrong command line, 130 for an interrupt, otherwise 1.
+    /// Returns the exit status for the error.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
             Self::Program(cause) => cause.status(),
-            Self::Volume => 2,
-            Self::Session(_) | Self::Link(_) | Self::Unit(_) | Self::Empty | Self::Read(_) => 1,
+            Self::Volume | Self::Empty => USAGE,
+            Self::Session(cause) | Self::Link(cause) | Self::Unit(cause) | Self::Read(cause) => {
+                of_unit(cause)
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Texts of the help and of the manual page, except the options.
 
+use iscsi_examples_common::exit_status::meaning;
 use iscsi_examples_common::help::{
     Documented, LOG_VARIABLE, LOGIN_VARIABLE, Manual, PASSWORD_FILE, TARGET_LOGIN_VARIABLE,
 };
@@ -32,12 +33,15 @@ impl Documented for Args {
         ],
         exit_status: &[
             ("0", "The report is complete."),
-            ("1", "An error. What was measured before it is reported."),
-            ("2", "A wrong command line."),
+            ("1", "An error of this host, or another one."),
+            ("2", "A wrong command line, or one that does not suit the unit."),
             (
                 "3",
                 "The report is complete, and packets of full length do not arrive (a path-MTU black hole).",
             ),
+            meaning::REFUSED,
+            meaning::AGAIN,
+            meaning::DENIED,
             ("130", "Interrupted. What was measured by then is reported."),
         ],
         environment: &[LOGIN_VARIABLE, TARGET_LOGIN_VARIABLE, LOG_VARIABLE],

@@ -9,6 +9,7 @@
 )]
 
 mod output;
+pub mod page;
 mod process;
 mod rig;
 

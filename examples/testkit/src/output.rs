@@ -34,6 +34,7 @@ pub fn assert_message(message: &str, parts: &[&str]) {
 
 /// Checks that the program ended with this exit status, and printed nothing but a single message, on standard
 /// error, that begins with the name of the program and contains all of `parts`.
+#[track_caller]
 pub fn assert_single_message(program: &str, output: &Output, status: i32, parts: &[&str]) {
     let text = stderr(output);
     assert_eq!(output.status.code(), Some(status), "{text}");

@@ -118,6 +118,11 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// Returns whether no process keeps classes there, at least at present.
+    pub(crate) const fn is_away(&self) -> bool {
+        matches!(self, Self::NotRunning | Self::Gone)
+    }
+
     pub(crate) fn nonsense(line: &str) -> Self {
         Self::Nonsense(line.trim_end().to_owned())
     }

@@ -69,12 +69,13 @@ impl SharedClass {
     /// # Errors
     /// [`Error::Share`] if no process keeps a tree there, or it lacks the class.
     pub(crate) async fn join(path: &Path, class: Option<&str>) -> Result<(Self, Connected), Error> {
-        let failed = |reason: String| Error::Share { path: path.into(), reason };
+        let failed = |reason: String, is_away| Error::Share { path: path.into(), reason, is_away };
         let connection = Connection::open(path, class).await;
-        let connection = connection.map_err(|refusal| failed(refusal.to_string()))?;
+        let connection =
+            connection.map_err(|refusal| failed(refusal.to_string(), refusal.is_away()))?;
         let limits = connection.limits;
         let alone = Shaper::new(unsaved(RateLimit::Unlimited))
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|error| failed(error.to_string(), false))?;
         let state = State { limits, keeper: None, sent: 0, sources: Vec::new() };
         let shared = Self(Arc::new(Shared {
             path: path.into(),

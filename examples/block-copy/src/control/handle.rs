@@ -11,6 +11,7 @@ use crate::claims::Claims;
 use crate::claims::named_files::NamedFile;
 use crate::classes::shared::SharedClass;
 use crate::classes::{Classes, ClassesError};
+use crate::end::UnitEnd;
 use crate::ends::Ends;
 use crate::error::Error;
 
@@ -41,6 +42,19 @@ struct State {
     control: Option<Control>,
     /// The traffic classes of the source and the destination.
     passes: Vec<TrafficClass>,
+    /// The source and the destination, once they are open.
+    ends: Option<Ends>,
+}
+
+/// What a copy does at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) phase: Phase,
+    pub(crate) is_paused: bool,
+    pub(crate) progress: Progress,
+    /// The current rate limit, if there is one.
+    pub(crate) limit: Option<RateLimit>,
+    pub(crate) units: Vec<UnitEnd>,
 }
 
 /// The phase of a copy.
@@ -55,7 +69,10 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    const fn name(self) -> &'static str {
+    /// The phases in their order.
+    pub(crate) const ALL: [Self; 4] = [Self::Opening, Self::Copying, Self::Verifying, Self::Ended];
+
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Opening => "opening",
             Self::Copying => "copying",
@@ -139,6 +156,11 @@ impl Handle {
         Ok([source, destination])
     }
 
+    /// Records that source and destination are open.
+    pub(crate) fn opened(&self, ends: &Ends) {
+        self.lock().ends = Some(ends.clone());
+    }
+
     /// Records that a phase of the copy begins. `control` pauses and resumes the copy.
     pub(crate) fn follow(&self, phase: Phase, control: Control) {
         let mut state = self.lock();
@@ -150,6 +172,20 @@ impl Handle {
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.phase = Phase::Ended;
+        state.ends = None;
+    }
+
+    /// Returns what the copy does at this moment.
+    pub(crate) fn measure(&self) -> Measured {
+        let limit = self.limit();
+        let state = self.lock();
+        Measured {
+            phase: state.phase,
+            is_paused: state.is_paused,
+            progress: state.control.as_ref().map(Control::progress).unwrap_or_default(),
+            limit,
+            units: state.ends.iter().flat_map(Ends::units).cloned().collect(),
+        }
     }
 
     /// Pauses or resumes the copy. A paused copy begins no requests.

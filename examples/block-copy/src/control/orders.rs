@@ -39,6 +39,11 @@ impl Orders {
         Self { rule: Rule::Shared(class), handles: vec![handle] }
     }
 
+    /// Returns the copies.
+    pub(crate) fn handles(&self) -> &[Handle] {
+        &self.handles
+    }
+
     /// Admits another process to the class `class` of the tree, or to the default class.
     ///
     /// # Errors

@@ -106,7 +106,7 @@ impl UnitEnd {
         self.url.to_string()
     }
 
-    pub(super) const fn disk(&self) -> &Disk {
+    pub(crate) const fn disk(&self) -> &Disk {
         &self.disk
     }
 

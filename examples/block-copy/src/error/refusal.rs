@@ -57,20 +57,6 @@ pub enum Refusal {
     Congestion(String),
 }
 
-impl Refusal {
-    /// Returns the exit status for the refusal: 2 for a wrong command line, otherwise 1.
-    pub(crate) const fn status(&self) -> u8 {
-        match self {
-            Self::LikeUrl { .. } | Self::Congestion(_) => 2,
-            Self::Contained { .. }
-            | Self::Empty(_)
-            | Self::NotBlank { .. }
-            | Self::NoReservations
-            | Self::Nowhere => 1,
-        }
-    }
-}
-
 fn spelling(instead: Option<&str>) -> String {
     instead.map_or_else(String::new, |instead| format!("; write {instead}"))
 }

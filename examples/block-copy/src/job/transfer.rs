@@ -1,6 +1,7 @@
 //! Runs the copy, shows its progress and controls it.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use iscsi_copy::{Copied, CopyJob, Event, Events, Failure, Progress as CopyProgress};
 use iscsi_tuner::Size;
@@ -68,7 +69,8 @@ impl Job<'_> {
         self.handle.follow(Phase::Copying, copy.control());
         let meter = Meter::new(copy.control(), &self.ends, self.lines.clone());
         let remarks = remark(copy.events(), &progress);
-        let work = async { tokio::join!(obey(copy, self.handle, stop), remarks).0 };
+        let grace = self.args.controller.grace;
+        let work = async { tokio::join!(obey(copy, self.handle, grace, stop), remarks).0 };
         meter.follow(&progress, Box::pin(work)).await
     }
 
@@ -123,9 +125,14 @@ impl Job<'_> {
 }
 
 /// Runs a copy. After a request to stop, requests that wait for their rate are refused, and those in flight are
-/// completed and flushed, as long as [`Stop::hurry`] allows. Requests are not aborted: the flush would have to
+/// completed and flushed, as long as [`Stop::finish`] allows. Requests are not aborted: the flush would have to
 /// count an aborted write as lost.
-async fn obey(copy: CopyJob, handle: &Handle, stop: &Stop) -> Result<Copied, Failure> {
+async fn obey(
+    copy: CopyJob,
+    handle: &Handle,
+    grace: Duration,
+    stop: &Stop,
+) -> Result<Copied, Failure> {
     let control = copy.control();
     let mut running = pin!(copy.run());
     if let Some(ended) = stop.unless(&mut running).await {
@@ -133,7 +140,7 @@ async fn obey(copy: CopyJob, handle: &Handle, stop: &Stop) -> Result<Copied, Fai
     }
     control.cancel();
     handle.close();
-    if let Some(ended) = stop.hurry(&mut running).await {
+    if let Some(ended) = stop.finish(grace, &mut running).await {
         return ended;
     }
     control.abandon();

@@ -68,8 +68,21 @@ struct JobText {
 }
 
 /// Options of the whole program, which a job must not have.
-const OF_PROGRAM: [&str; 7] =
-    ["control", "help", "json", "json-lines", "progress", "rate-limit", "version"];
+const OF_PROGRAM: [&str; 13] = [
+    "control",
+    "grace",
+    "help",
+    "json",
+    "json-lines",
+    "metrics",
+    "metrics-cert",
+    "metrics-key",
+    "metrics-progress",
+    "progress",
+    "rate-limit",
+    "termination-log",
+    "version",
+];
 /// An option that a job must not have, because the classes are in the job file.
 const ELSEWHERE: &str = "share";
 
@@ -296,6 +309,7 @@ mod tests {
             (with("sessions = 65"), "job \"job 1\": invalid value '65'"),
             (with("speed = 65"), "unexpected argument '--speed'"),
             (with("json = true"), "json counts for all jobs"),
+            (with("metrics = \"127.0.0.1:1\""), "metrics counts for all jobs"),
             (with("share = \"p\""), "leave share out"),
             (with("verify = []"), "write verify as a word"),
             (with(job), "job \"job 2\": another job has this destination"),

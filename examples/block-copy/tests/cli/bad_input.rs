@@ -24,11 +24,11 @@ fn files_that_cannot_be() {
     let folder = Folder::new();
     let image = folder.file("image", b"x");
     let missing = folder.path("missing");
-    refuses(&missing, &folder.path("copy"), &["source", &missing, "check the path"]);
+    refuses(1, &missing, &folder.path("copy"), &["source", &missing, "check the path"]);
     assert!(!fs::exists(folder.path("copy")).unwrap(), "a destination was made for nothing");
-    refuses(&image, &format!("{missing}/copy"), &["destination", "check the path"]);
-    refuses(&folder.path(""), &folder.path("copy"), &["directory", "name a file"]);
-    refuses(&image, &folder.path(""), &["directory", "name a file"]);
+    refuses(1, &image, &format!("{missing}/copy"), &["destination", "check the path"]);
+    refuses(1, &folder.path(""), &folder.path("copy"), &["directory", "name a file"]);
+    refuses(1, &image, &folder.path(""), &["directory", "name a file"]);
 }
 
 /// A failure before anything is copied does not change the data on the destination, and creates no file.
@@ -62,7 +62,7 @@ async fn a_copy_that_fails_at_once_leaves_the_destination_as_it_was() {
     }
     // The file stays: the checkpoint refers to it by its inode number.
     let arguments = [&*url, &new, "--checkpoint", &map, "--progress", "none"];
-    fails(&block_copy(&arguments), 1, &["source", "--resume goes on"]);
+    fails(&block_copy(&arguments), 69, &["source", "--resume goes on"]);
     assert!(fs::read(&new).unwrap().is_empty());
 }
 
@@ -70,7 +70,7 @@ async fn a_copy_that_fails_at_once_leaves_the_destination_as_it_was() {
 fn a_place_that_is_full() {
     let folder = Folder::new();
     let image = folder.file("image", &pattern(4096));
-    refuses(&image, "/dev/full", &["destination /dev/full", "make room there"]);
+    refuses(1, &image, "/dev/full", &["destination /dev/full", "make room there"]);
 
     let command = program(&[&image, &folder.path("copy"), "--progress", "none"]);
     let copy = [command.get_program()].into_iter().chain(command.get_args());
@@ -84,17 +84,17 @@ fn a_place_that_is_full() {
 fn a_file_onto_itself() {
     let folder = Folder::new();
     let image = folder.file("image", b"precious");
-    refuses(&image, &image, &["the same file"]);
+    refuses(2, &image, &image, &["the same file"]);
     let link = folder.path("link");
     fs::hard_link(&image, &link).unwrap();
-    refuses(&image, &link, &["the same file"]);
+    refuses(2, &image, &link, &["the same file"]);
     assert_eq!(fs::read(image).unwrap(), b"precious");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_onto_itself() {
     let rig = Rig::start(512, MIB).await;
-    refuses(&rig.url(), &rig.url(), &["the same unit"]);
+    refuses(2, &rig.url(), &rig.url(), &["the same unit"]);
 }
 
 #[test]
@@ -109,15 +109,15 @@ fn urls() {
         ("iscsi://me@127.0.0.1/iqn.2026-01.org.example:disk/0", "has no password"),
         ("http://me:hunter@127.0.0.1/", "no iSCSI URL"),
     ] {
-        refuses(url, "/dev/null", &["source", part]);
-        refuses("/dev/null", url, &["destination", part]);
+        refuses(2, url, "/dev/null", &["source", part]);
+        refuses(2, "/dev/null", url, &["destination", part]);
     }
 }
 
 #[test]
 fn an_initiator_name_that_is_none() {
     let output = block_copy(&["a", "b", "--initiator-name", "host", "--progress", "none"]);
-    fails(&output, 1, &["'host'", "choose another name"]);
+    fails(&output, 2, &["'host'", "choose another name"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,11 +127,11 @@ async fn a_destination_that_is_too_small() {
     let image = pattern(MIB as usize + 1);
     let source = folder.file("image", &image);
     let parts = ["too small", "1048576", "1048577", "choose a larger one"];
-    refuses(&source, &rig.url(), &parts);
+    refuses(2, &source, &rig.url(), &parts);
 
     let mut command = program(&["-", &rig.url(), "--progress", "none"]);
     let input = Stdio::from(fs::File::open(&source).unwrap());
-    fails(&command.stdin(input).output().unwrap(), 1, &parts);
+    fails(&command.stdin(input).output().unwrap(), 2, &parts);
     assert!(rig.disk.holds(0, &vec![0; MIB as usize]), "something was written all the same");
 }
 
@@ -141,7 +141,7 @@ async fn a_stream_that_turns_out_too_long() {
     let image = pattern(MIB as usize + 1);
     let arguments = ["-", &rig.url(), "--io-size", "64k", "--progress", "none"];
     let output = block_copy_with_input(&arguments, &image);
-    fails(&output, 1, &["too small: it holds 1 MiB and the source has more"]);
+    fails(&output, 2, &["too small: it holds 1 MiB and the source has more"]);
     let output = block_copy_with_input(&arguments, &image[1..]);
     assert!(output.status.success(), "a stream that just fits is refused");
 }
@@ -154,23 +154,23 @@ async fn a_wrong_password() {
     .await;
     let portal = rig.server.address();
     let url = format!("iscsi://me:a%20wrong%20hunter@{portal}/{TARGET}/0");
-    refuses(&url, "/dev/null", &["source", "\"me\" or the password", "check both"]);
-    refuses(&rig.url(), "/dev/null", &["wants a user name and a password"]);
+    refuses(77, &url, "/dev/null", &["source", "\"me\" or the password", "check both"]);
+    refuses(77, &rig.url(), "/dev/null", &["wants a user name and a password"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn targets_and_units_that_do_not_exist() {
     let rig = Rig::start(512, MIB).await;
     let other = rig.at("/iqn.2026-01.org.example:other/0");
-    refuses("/dev/null", &other, &["no target iqn.2026-01.org.example:other"]);
-    refuses("/dev/null", &rig.at(&format!("/{TARGET}/7")), &["no logical unit 7"]);
+    refuses(69, "/dev/null", &other, &["no target iqn.2026-01.org.example:other"]);
+    refuses(69, "/dev/null", &rig.at(&format!("/{TARGET}/7")), &["no logical unit 7"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_is_read_only() {
     let rig = Rig::start(512, MIB).await;
     rig.disk.set_read_only(true);
-    refuses("/dev/null", &rig.url(), &["destination", "write protected"]);
+    refuses(69, "/dev/null", &rig.url(), &["destination", "write protected"]);
     let output = block_copy(&[&rig.url(), "/dev/null", "--progress", "none"]);
     assert!(output.status.success(), "reading needs no right to write");
 }
@@ -184,7 +184,7 @@ async fn a_unit_that_is_no_disk() {
     inquiry[..5].copy_from_slice(&[1, 0x80, 6, 2, 69]);
     let tape = |nth| Fault::sending(Opcode::DataIn, nth, Effect::SetData(inquiry.clone().into()));
     let rig = Rig::start_with(512, MIB, |config| config.faults = vec![tape(0), tape(10)]).await;
-    refuses("/dev/null", &rig.url(), &["not a block device", "choose a disk"]);
+    refuses(2, "/dev/null", &rig.url(), &["not a block device", "choose a disk"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,7 +193,7 @@ async fn a_closed_port() {
     let portal = listener.local_addr().unwrap();
     drop(listener);
     let nobody = format!("nothing listens at {portal}");
-    refuses(&format!("iscsi://{portal}/{TARGET}/0"), "/dev/null", &[&nobody, "check the port"]);
+    refuses(75, &format!("iscsi://{portal}/{TARGET}/0"), "/dev/null", &[&nobody, "check the port"]);
 }
 
 /// The error names the address, and the option with which the program waits for the server (`--wait`). For a
@@ -206,18 +206,23 @@ async fn an_nbd_server_that_is_not_there() {
     let advice = "check the address, and that the server is running, or wait for it (--wait 5min)";
     let refused = format!("no NBD server listens at {address}; {advice}");
     let uri = format!("nbd://{address}/disk");
-    refuses(&uri, "/dev/null", &[&format!("source: {refused}")]);
-    refuses("/dev/zero", &uri, &[&format!("destination: {refused}")]);
+    refuses(75, &uri, "/dev/null", &[&format!("source: {refused}")]);
+    refuses(75, "/dev/zero", &uri, &[&format!("destination: {refused}")]);
     let missing = "no NBD server listens at /nowhere/disk.sock: there is no such socket";
     let uri = "nbd+unix:///?socket=/nowhere/disk.sock";
-    refuses(uri, "/dev/null", &[&format!("source: {missing}; {advice}")]);
-    refuses("nbd://", "/dev/null", &["source: the host is missing; write nbd://HOST:PORT/EXPORT"]);
+    refuses(75, uri, "/dev/null", &[&format!("source: {missing}; {advice}")]);
+    refuses(
+        2,
+        "nbd://",
+        "/dev/null",
+        &["source: the host is missing; write nbd://HOST:PORT/EXPORT"],
+    );
 }
 
 #[test]
 fn an_unknown_host() {
     let url = format!("iscsi://no-such-host.invalid/{TARGET}/0");
-    refuses(&url, "/dev/null", &["\"no-such-host.invalid\" is not known"]);
+    refuses(75, &url, "/dev/null", &["\"no-such-host.invalid\" is not known"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,7 +230,7 @@ async fn a_target_that_accepts_and_stays_silent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = listener.local_addr().unwrap();
     let url = format!("iscsi://{portal}/{TARGET}/0?login_timeout=1");
-    refuses("/dev/null", &url, &["did not answer in time", &portal.to_string()]);
+    refuses(75, "/dev/null", &url, &["did not answer in time", &portal.to_string()]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,7 +244,7 @@ async fn a_host_that_speaks_something_else() {
         stream.read_to_end(&mut Vec::new()).await.unwrap();
     });
     let who = format!("{portal} does not speak iSCSI");
-    refuses("/dev/null", &format!("iscsi://{portal}/{TARGET}/0"), &[&who]);
+    refuses(69, "/dev/null", &format!("iscsi://{portal}/{TARGET}/0"), &[&who]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -258,5 +263,5 @@ async fn a_unit_that_refuses_a_write() {
     rig.disk.set_read_only(true);
     child.stdin.take().unwrap().write_all(&pattern(4096)).unwrap();
     let output = child.wait_with_output().unwrap();
-    fails(&output, 1, &["destination: WRITE (16) failed", "WRITE PROTECTED"]);
+    fails(&output, 69, &["destination: WRITE (16) failed", "WRITE PROTECTED"]);
 }

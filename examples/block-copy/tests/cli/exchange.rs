@@ -41,7 +41,7 @@ async fn a_copy_to_a_unit_that_was_exchanged_fails() {
     exchange(&rig);
     input.write_all(&data[CHUNK..]).unwrap();
     drop(input);
-    fails(&ends(child).await, 1, &["destination", SENTENCE, "everything was copied"]);
+    fails(&ends(child).await, 69, &["destination", SENTENCE, "everything was copied"]);
 }
 
 /// A unit that has replaced the destination refuses a write. The reported error is the replacement, which is
@@ -59,7 +59,7 @@ async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
     exchange_for(&rig, protected);
     input.write_all(&data[CHUNK..]).unwrap();
     drop(input);
-    fails(&ends(child).await, 1, &["destination", SENTENCE, "the destination is incomplete"]);
+    fails(&ends(child).await, 69, &["destination", SENTENCE, "the destination is incomplete"]);
 }
 
 /// If another unit replaces the source during a copy, data may come from that unit, so the copy must fail. The
@@ -76,6 +76,6 @@ async fn a_copy_from_a_unit_that_was_exchanged_fails() {
     exchange_for(&rig, RamDisk::new(512, MANY_BLOCKS));
     let output = ends(child).await;
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(69), "{said}");
     assert!(said.contains("source") && said.contains(SENTENCE), "{said}");
 }

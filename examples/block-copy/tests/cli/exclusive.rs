@@ -42,12 +42,12 @@ async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
         assert!(reservations.keys().iter().all(|other| *other == key), "what was left is gone");
         // A second copy on this host is refused, and the reservation stays.
         let second = format!("process {} of this host writes there", child.id());
-        fails(&copy(&exclusive), 1, &[&second]);
+        fails(&copy(&exclusive), 75, &[&second]);
         assert_eq!(reservations.holder(), Some((kind, key)));
         // Another initiator name stands for another host.
         let mut other = exclusive.to_vec();
         other.extend(["--initiator-name", "iqn.2026-01.org.example:another"]);
-        fails(&copy(&other), 1, &["destination"]);
+        fails(&copy(&other), 75, &["destination"]);
         assert_eq!(reservations.holder(), Some((kind, key)));
         signal(&child, signal_name);
         ends(child).await;
@@ -55,10 +55,10 @@ async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
         assert_eq!(held, (signal_name == "-KILL").then_some((kind, key)), "{signal_name}");
         if signal_name == "-KILL" {
             let advice = [&*format!("the key {key:#018x}"), "iscsi-util preempt"];
-            fails(&copy(&other), 1, &advice);
+            fails(&copy(&other), 69, &advice);
             assert_eq!(reservations.holder(), Some((kind, key)));
             // An initiator without a registration cannot write.
-            fails(&copy(&[&image, &url]), 1, &["reservation"]);
+            fails(&copy(&[&image, &url]), 69, &["reservation"]);
         }
     }
     succeeds(&copy(&exclusive));
@@ -108,7 +108,7 @@ async fn others_that_are_registered_are_told_and_refused_where_that_is_asked_for
     assert!(!note(&[]).contains("registered"), "nobody else");
     reservations.register_by_another(ANOTHER);
     assert!(note(&[]).contains(told));
-    fails(&copy(&[&image, &url, "--exclusive"]), 1, &["the key 0x000000000000000b"]);
+    fails(&copy(&[&image, &url, "--exclusive"]), 69, &["the key 0x000000000000000b"]);
     assert_eq!(reservations.keys(), [ANOTHER], "no registration is left");
     // A registration with the key in the URL belongs to this copy, so there is no warning.
     let own = format!("{url}?reservation_key=0xb");
@@ -124,7 +124,7 @@ async fn what_cannot_be_reserved_is_refused() {
     .await;
     let folder = Folder::new();
     let (image, url) = (folder.file("image", &pattern(LEN)), rig.url());
-    fails(&copy(&[&image, &url, "--exclusive"]), 1, &["persistent reservations", "--exclusive"]);
+    fails(&copy(&[&image, &url, "--exclusive"]), 2, &["persistent reservations", "--exclusive"]);
     assert_eq!(rig.written(), 0);
     succeeds(&copy(&[&image, &url]));
     let with_key = format!("{url}?reservation_key=0x1");

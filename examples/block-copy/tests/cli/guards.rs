@@ -80,7 +80,7 @@ async fn a_destination_that_must_be_blank() {
         rig.disk.write(0, &vec![0; MIB]);
         rig.disk.write(at as u64, &data);
         for more in [&[][..], &resume, &["--digests", &digests]] {
-            fails(&copy(&rig.url(), more), 1, &["not blank", what, "--if-blank"]);
+            fails(&copy(&rig.url(), more), 2, &["not blank", what, "--if-blank"]);
             // A failed run leaves no files: a second run would take its files for those of an earlier copy.
             assert!(!fs::exists(&map).unwrap() && !fs::exists(&digests).unwrap());
         }
@@ -90,14 +90,14 @@ async fn a_destination_that_must_be_blank() {
     succeeds(&copy(&rig.url(), &resume));
     // Data that an earlier run of this copy has written are allowed.
     succeeds(&copy(&rig.url(), &resume));
-    fails(&copy(&rig.url(), &[]), 1, &["unknown data, byte 0 is not zero"]);
+    fails(&copy(&rig.url(), &[]), 2, &["unknown data, byte 0 is not zero"]);
 
     let file = folder.file("file", &pattern(4096));
-    fails(&copy(&file, &[]), 1, &["not blank", &file]);
+    fails(&copy(&file, &[]), 2, &["not blank", &file]);
     succeeds(&copy(&folder.path("new"), &[]));
     // The bytes before --destination-offset are not checked.
     succeeds(&copy(&rig.url(), &["--destination-offset", "512K"]));
-    fails(&copy(&rig.url(), &["--destination-offset", "512K"]), 1, &["byte 524288 is not zero"]);
+    fails(&copy(&rig.url(), &["--destination-offset", "512K"]), 2, &["byte 524288 is not zero"]);
     fails(&copy("/dev/null", &[]), 2, &["stream", "--if-blank"]);
 }
 
@@ -128,10 +128,10 @@ async fn a_copy_of_nothing_is_told_and_destroys_nothing() {
     let (empty, old, new) =
         (folder.file("empty", b""), folder.file("old", b"precious"), folder.path("new"));
     for to in [&*rig.url(), &old, &new] {
-        refuses(&empty, to, &["source", "it is empty"]);
-        refuses("/dev/null", to, &["source /dev/null: it is empty"]);
+        refuses(2, &empty, to, &["source", "it is empty"]);
+        refuses(2, "/dev/null", to, &["source /dev/null: it is empty"]);
         let output = block_copy_with_input(&[&["-", to][..], &QUIET].concat(), b"");
-        fails(&output, 1, &["source standard input: it is empty"]);
+        fails(&output, 2, &["source standard input: it is empty"]);
     }
     assert_eq!(rig.written(), 0);
     assert_eq!(fs::read(&old).unwrap(), b"precious");
@@ -148,7 +148,7 @@ fn a_standard_output_that_is_closed_takes_no_copy() {
         shell.args(["-c", script]).arg(program.get_program()).args(program.get_args());
         shell.stdin(Stdio::null()).output().unwrap()
     };
-    fails(&run("exec \"$0\" \"$@\" >&-"), 1, &["standard output", "closed", "/dev/null"]);
+    fails(&run("exec \"$0\" \"$@\" >&-"), 2, &["standard output", "closed", "/dev/null"]);
     succeeds(&run("exec \"$0\" \"$@\" >/dev/null"));
 }
 

@@ -54,8 +54,8 @@ async fn an_image_of_another_format_is_not_taken_for_a_disk() {
     ] {
         let source = folder.file("an image", &image);
         let parts = [what, "not those of the disk", &remedy, "an image'", "--format raw"];
-        refuses(&source, &rig.url(), &parts);
-        refuses(&source, &copy, &parts);
+        refuses(2, &source, &rig.url(), &parts);
+        refuses(2, &source, &copy, &parts);
         assert!(!fs::exists(&copy).unwrap() && rig.written() == 0, "{what}");
         // The bytes of a stream that are read for the check are also copied: none is lost.
         let stream =
@@ -63,7 +63,7 @@ async fn an_image_of_another_format_is_not_taken_for_a_disk() {
         if !image.ends_with(&pattern(20_000)[20_000 - 512..]) {
             continue;
         }
-        fails(&stream(&[]), 1, &["standard input", what, "--format raw"]);
+        fails(&stream(&[]), 2, &["standard input", what, "--format raw"]);
         assert!(!fs::exists(&copy).unwrap());
         succeeds(&stream(&["--format", "raw"]));
         assert!(fs::read(&copy).unwrap() == image, "{what}");
@@ -118,7 +118,7 @@ async fn a_compressed_stream_is_unpacked_as_shown() {
         let packed = pack.wait_with_output().unwrap().stdout;
         feeding.join().unwrap().unwrap();
         let refused = block_copy_with_input(&[&["-", &*copy][..], &QUIET].concat(), &packed);
-        fails(&refused, 1, &[command, &format!("... | {command} -dc | block-copy - DESTINATION")]);
+        fails(&refused, 2, &[command, &format!("... | {command} -dc | block-copy - DESTINATION")]);
     }
 }
 

@@ -87,7 +87,7 @@ fn a_typo_below_dev_makes_no_file() {
         fails(&output, 1, &["no such device"]);
         fails(&keeping("/dev/null"), 2, &["no regular file"]);
     }
-    refuses(&image, "/dev/urandom", &["character device", "name a block device"]);
+    refuses(1, &image, "/dev/urandom", &["character device", "name a block device"]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn what_is_written_like_a_url_is_no_file() {
 fn a_name_that_is_that_of_a_folder_makes_no_file() {
     let folder = Folder::new();
     let image = folder.file("image", b"x");
-    refuses(&image, &folder.path("new/"), &["directory", "name a file"]);
+    refuses(1, &image, &folder.path("new/"), &["directory", "name a file"]);
     let mut command = program(&[&[&*image, ""][..], &QUIET].concat());
     fails(&command.output().unwrap(), 2, &["is empty"]);
     assert_eq!(names(&folder), ["image"]);

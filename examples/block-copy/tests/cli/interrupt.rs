@@ -181,7 +181,7 @@ async fn while_it_reads(name: &str, arguments: impl Fn(&Folder, &str) -> Vec<Str
         writer.is_some()
     })
     .await;
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     was_interrupted(&ends(child).await, &[]);
     assert!(!std::fs::exists(folder.path("copy")).unwrap());
     drop(writer);
@@ -247,7 +247,7 @@ async fn while_it_connects() {
     }
     let mut child = start(&[&format!("iscsi://{portal}/{TARGET}/0"), "/dev/null"]);
     until(&mut child, || is_connecting_to(portal)).await;
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     was_interrupted(&ends(child).await, &[]);
 }
 
@@ -257,7 +257,7 @@ async fn while_it_logs_in() {
     let portal = listener.local_addr().unwrap();
     let child = start(&[&format!("iscsi://{portal}/{TARGET}/0"), "/dev/null"]);
     let connection = listener.accept().await.unwrap();
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     was_interrupted(&ends(child).await, &[]);
     drop(connection);
 }
@@ -273,7 +273,7 @@ async fn while_a_lost_session_is_opened_again() {
     let silent = listen_again(portal).await;
     input.write_all(&pattern(CHUNK)).unwrap();
     let connection = silent.accept().await.unwrap();
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     let output = ends(child).await;
     // The response to the first write may have been lost with the session, so two messages are possible.
     let answered =
@@ -294,7 +294,7 @@ async fn while_a_busy_unit_is_waited_for() {
     let before = rig.server.with(|target| target.commands().len());
     input.write_all(&pattern(CHUNK)).unwrap();
     until(&mut child, || rig.server.with(|target| target.commands().len()) > before + 2).await;
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     was_interrupted(&ends(child).await, &["4 KiB in flight", "4 KiB were written and not flushed"]);
 }
 
@@ -306,7 +306,7 @@ async fn while_it_flushes() {
     let before = seen(&rig, FLUSHES);
     drop(input);
     until(&mut child, || seen(&rig, FLUSHES) > before).await;
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     was_interrupted(&ends(child).await, &["all of it, 4 KiB, was written, but not flushed"]);
 }
 
@@ -324,7 +324,7 @@ async fn while_writes_wait_for_their_rate() {
     let both = [&[source.as_str(), &destination][..], &options].concat();
     let mut child = start(&[&both[..], &["--rate-limit", "1kbit"]].concat());
     until(&mut child, || rig.written() > 0).await;
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     was_interrupted(&ends(child).await, &["interrupted; 4 KiB of 1 MiB were written and flushed"]);
     assert_eq!(rig.server.with(|target| target.sessions()), 0);
 
@@ -351,7 +351,7 @@ async fn while_it_verifies() {
         reads.then(|| target.hold()).is_some()
     };
     until(&mut child, || rig.server.with(hold)).await;
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     was_interrupted(&ends(child).await, &["everything was written and flushed, but not verified"]);
 }
 
@@ -363,7 +363,7 @@ async fn while_standard_output_is_full() {
     let mut child = start(&[&source, "-", "--io-size", "1m"]);
     let mut output = child.stdout.take().unwrap();
     output.read_exact(&mut [0]).unwrap();
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     was_interrupted(&ends(child).await, &["1 MiB in flight, which may be written or not"]);
 }
 
@@ -382,7 +382,7 @@ async fn while_nobody_reads_the_result() {
         line.clear();
         assert!(errors.read_line(&mut line).unwrap() > 0, "the program ended early");
     }
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     let output = ends(child).await;
     let mut said = String::new();
     errors.read_to_string(&mut said).unwrap();
@@ -400,7 +400,7 @@ async fn while_nobody_reads_what_it_says() {
     let mut command = program(&["-", &rig.url(), "--progress", "plain"]);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::from(full)).spawn().unwrap();
     until(&mut child, || rig.server.with(|target| target.sessions()) > 0).await;
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     assert_eq!(ends(child).await.status.code(), Some(130));
     drop(reader);
 }
@@ -415,7 +415,7 @@ async fn while_nobody_reads_what_its_only_worker_says() {
     command.env("TOKIO_WORKER_THREADS", "1");
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::from(full)).spawn().unwrap();
     until(&mut child, || rig.server.with(|target| target.sessions()) > 0).await;
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     assert_eq!(ends(child).await.status.code(), Some(130));
     drop(reader);
 }
@@ -436,7 +436,7 @@ async fn while_nobody_reads_why_it_failed() {
     let mut child = command.stderr(Stdio::from(full)).spawn().unwrap();
     let id = child.id();
     until(&mut child, || catches_termination(id)).await;
-    signal(&child, "-TERM");
+    signal(&child, "-INT");
     assert_eq!(ends(child).await.status.code(), Some(130));
     drop(reader);
 }

@@ -98,14 +98,14 @@ async fn a_copy_that_does_not_begin_says_why_and_whose_fault_it_is() {
     let nobody = format!("iscsi://{}/{TARGET}/0", listener.local_addr().unwrap());
     drop(listener);
     rig.disk.set_read_only(true);
-    for (source, destination, kind) in [
-        ("/dev/null", &*rig.at(&format!("/{TARGET}/7")), "caller"),
-        ("/dev/null", &nobody, "network"),
-        ("/dev/null", &rig.url(), "target"),
-        ("/dev/null/missing", "/dev/null", "system"),
+    for (source, destination, status, kind) in [
+        ("/dev/null", &*rig.at(&format!("/{TARGET}/7")), 69, "caller"),
+        ("/dev/null", &nobody, 75, "network"),
+        ("/dev/null", &rig.url(), 69, "target"),
+        ("/dev/null/missing", "/dev/null", 1, "system"),
     ] {
         let output = block_copy(&[source, destination, "--json", "--progress", "none"]);
-        let failure = failure(&output, 1);
+        let failure = failure(&output, status);
         assert_eq!((&failure["kind"], &failure["bytes"]), (&kind.into(), &0.into()), "{failure}");
     }
 }
@@ -127,7 +127,7 @@ async fn a_copy_that_fails_midway_tells_what_is_known() {
     // status.
     rig.server.with(|_| rig.disk.set_read_only(true));
     input.write_all(&pattern(4096)).unwrap();
-    let failure = failure(&child.wait_with_output().unwrap(), 1);
+    let failure = failure(&child.wait_with_output().unwrap(), 69);
     assert_eq!(failure["kind"], "target");
     assert!(failure["error"].as_str().unwrap().contains("4 KiB were written and flushed"));
     assert_eq!((&failure["bytes"], &failure["verified"]), (&4096.into(), &false.into()));
@@ -278,5 +278,5 @@ async fn a_redirection_is_told() {
     assert_eq!(report["notes"], json!([format!("source: {note}")]));
 
     let output = block_copy(&[&rig.url(), "/dev/null", "--progress", "none"]);
-    fails(&output, 1, &["source: ", "127.0.0.1", &there, "redirects=any"]);
+    fails(&output, 77, &["source: ", "127.0.0.1", &there, "redirects=any"]);
 }

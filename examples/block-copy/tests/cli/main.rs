@@ -11,10 +11,12 @@
 mod arguments;
 mod bad_input;
 mod control;
+mod controller;
 mod copy;
 mod digests;
 mod exchange;
 mod exclusive;
+mod exit_statuses;
 mod guards;
 mod hostile_text;
 mod images;

@@ -322,7 +322,7 @@ async fn killed_in_a_later_pass_only_the_rest_is_copied_again() {
     // The checkpoint of a copy of a source in use does not match a copy of a source that is not in use.
     let plain =
         [&*in_use.image, &rig.url(), "--checkpoint", &map, "--resume", "--progress", "none"];
-    fails(&block_copy(&plain), 1, &["it is of the source", "in use, 1048576 bytes"]);
+    fails(&block_copy(&plain), 2, &["it is of the source", "in use, 1048576 bytes"]);
 
     let output =
         in_use.copy(&rig.url(), &[&more[..], &["--resume", "--verify", "--json"]].concat());

@@ -41,7 +41,7 @@ async fn it_is_one_line_and_others_should_not_read_it() {
     let expected = format!("warning: password file {path}: others may read it; chmod 600 {path}\n");
     assert!(said.ends_with(&expected) && said.lines().count() == 1, "{said}");
 
-    fails(&copied(&file(&folder, b"hunter3hunter3")), 1, &["source: ", "password"]);
+    fails(&copied(&file(&folder, b"hunter3hunter3")), 77, &["source: ", "password"]);
     for nothing in [&b"\n"[..], b"\nhunter2hunter2\n", &[b'x'; 4097]] {
         let output = copied(&file(&folder, nothing));
         fails(&output, 1, &["password file ", "it holds no password"]);
@@ -82,10 +82,10 @@ fn one_password_goes_to_one_host() {
     let mut command = program(&ends);
     command.args(["--source-password-file", &path]).envs(ENVIRONMENT);
     // A password from the environment for one end only is accepted, so the program tries to connect.
-    fails(&command.output().unwrap(), 1, &["nothing listens"]);
+    fails(&command.output().unwrap(), 75, &["nothing listens"]);
     // A volume is one end of a copy: its units may be at several hosts, and use one password.
     let one_host = [&*one, &*one, "--progress", "none", "--password-file", &path];
-    fails(&block_copy(&one_host), 1, &["nothing listens"]);
+    fails(&block_copy(&one_host), 75, &["nothing listens"]);
 
     for (option, part) in [
         ("--source-password-file", "needs a user"),
@@ -141,7 +141,7 @@ async fn each_end_has_passwords_of_its_own() {
     };
     assert_eq!(succeeds(&arguments(&of_destination)), "");
     // A target that does not authenticate itself receives no data.
-    fails(&arguments(&of_source), 1, &["destination: "]);
+    fails(&arguments(&of_source), 77, &["destination: "]);
 }
 
 /// If the credentials in the environment are incomplete, the program must not log in without authentication.
@@ -197,7 +197,7 @@ async fn a_short_secret_is_warned_of_or_refused() {
         let said = succeeds(&copied(""));
         assert_eq!(said.contains("shorter than 96 bits"), is_short, "{said}");
         if is_short {
-            fails(&copied("?chap_short_secrets=refuse"), 1, &["96 bits"]);
+            fails(&copied("?chap_short_secrets=refuse"), 77, &["96 bits"]);
         } else {
             succeeds(&copied("?chap_short_secrets=refuse"));
         }

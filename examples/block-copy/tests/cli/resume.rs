@@ -126,7 +126,7 @@ async fn a_checkpoint_is_not_lost_by_mistake() {
     let (rig, source, map) = done(&folder).await;
     let before = fs::read(&map).unwrap();
     let output = block_copy(&arguments(&source, &rig.url(), &map, &[]));
-    fails(&output, 1, &["checkpoint ", &map, "it exists; add --resume"]);
+    fails(&output, 2, &["checkpoint ", &map, "it exists; add --resume"]);
     assert_eq!(fs::read(&map).unwrap(), before);
 }
 
@@ -136,7 +136,7 @@ async fn a_checkpoint_of_another_copy_or_a_damaged_one_is_refused() {
     let (rig, source, map) = done(&folder).await;
     let resumed = |source: &str, url: &str, parts: &[&str]| {
         let parts = [&["checkpoint ", &map], parts].concat();
-        fails(&block_copy(&arguments(source, url, &map, &["--resume"])), 1, &parts);
+        fails(&block_copy(&arguments(source, url, &map, &["--resume"])), 2, &parts);
     };
     let name = |config: &mut TargetConfig| {
         for unit in config.units.values_mut() {
@@ -200,21 +200,21 @@ fn a_file_in_the_place_of_the_destination_is_another_one() {
     let (source, copy, map) =
         (folder.file("image", &pattern(9999)), folder.path("copy"), folder.path("map"));
     succeeds(&block_copy(&arguments(&source, &copy, &map, &[])));
-    let resumed = |part: &str| {
-        fails(&block_copy(&arguments(&source, &copy, &map, &["--resume"])), 1, &[part]);
+    let resumed = |status, part: &str| {
+        fails(&block_copy(&arguments(&source, &copy, &map, &["--resume"])), status, &[part]);
     };
     fs::File::options().write(true).open(&copy).unwrap().set_len(100).unwrap();
-    resumed("another program has written to it");
+    resumed(2, "another program has written to it");
     // Removes the length of the file from the checkpoint, as after a kill before the length was recorded.
     let text = fs::read_to_string(&map).unwrap();
     let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("# left: "));
     fs::write(&map, lines.collect::<String>()).unwrap();
-    resumed("the destination is shorter than what it says to be there");
+    resumed(2, "the destination is shorter than what it says to be there");
     fs::remove_file(&copy).unwrap();
-    resumed("check the path");
+    resumed(1, "check the path");
     std::thread::sleep(Duration::from_millis(20));
     fs::write(&copy, pattern(9999)).unwrap();
-    resumed("it is of the destination file ");
+    resumed(2, "it is of the destination file ");
 }
 
 /// If another program has written to the destination file, the checkpoint no longer applies, even with the same
@@ -245,7 +245,7 @@ fn a_destination_that_others_have_written_to_is_refused() {
                 "another program has written to it",
                 "remove it to begin from the start",
             ];
-            fails(&refused, 1, &parts);
+            fails(&refused, 2, &parts);
         }
         fs::remove_file(&map).unwrap();
         succeeds(&block_copy(&resume));
@@ -282,7 +282,7 @@ async fn a_destination_that_differs_is_not_zero_any_more() {
     succeeds(&block_copy(&arguments(&source, &url, &map, &more)));
     rig.disk.write(300 << 10, &[7; 512]);
     let more = [&more[..], &["--resume"]].concat();
-    fails(&block_copy(&arguments(&source, &url, &map, &more)), 1, &["verification failed"]);
+    fails(&block_copy(&arguments(&source, &url, &map, &more)), 65, &["verification failed"]);
     succeeds(&block_copy(&arguments(&source, &url, &map, &more)));
     assert!(rig.disk.holds(0, &image));
 }
@@ -295,7 +295,7 @@ async fn all_is_verified_and_what_differs_is_not_done() {
     rig.disk.write(5000, b"wrong");
     let url = rig.url();
     let verified = arguments(&source, &url, &map, &["--resume", "--verify"]);
-    fails(&block_copy(&verified), 1, &["verification failed", "at byte 5000"]);
+    fails(&block_copy(&verified), 65, &["verification failed", "at byte 5000"]);
     succeeds(&block_copy(&verified));
     assert!(rig.disk.holds(0, &pattern(1 << 20)));
 }

@@ -77,7 +77,7 @@ async fn a_lost_session_that_nothing_settles_is_told_at_the_end() {
     let url = format!("{}?retry_timeout=1", rig.url());
     let output = block_copy(&[&[source.as_str(), &url], &options[..]].concat());
     let parts = ["destination: the target may still carry out writes of a lost session"];
-    fails(&output, 1, &parts);
+    fails(&output, 75, &parts);
     assert!(rig.disk.holds(0, &image));
 }
 
@@ -178,7 +178,7 @@ async fn portals_of_different_units_are_refused() {
     let output = block_copy(&[&source, &url, "--sessions", "2", "--progress", "none"]);
     let portal = other.server.address().to_string();
     let names = ["naa.3000000000000001", "naa.3000000000000002"];
-    fails(&output, 1, &[&portal, "another unit", names[0], names[1], "portals of one unit"]);
+    fails(&output, 69, &[&portal, "another unit", names[0], names[1], "portals of one unit"]);
     assert!(one.disk.holds(0, &[0; 512]) && other.disk.holds(0, &[0; 512]));
 }
 
@@ -257,13 +257,18 @@ async fn two_units_are_opened_side_by_side() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = silent.local_addr().unwrap();
     let source = format!("iscsi://{portal}/{TARGET}/0?login_timeout=1");
-    refuses(&source, &rig.url(), &["source", "did not answer in time"]);
+    refuses(75, &source, &rig.url(), &["source", "did not answer in time"]);
     assert_eq!(rig.server.with(|target| target.accepted()), 1);
 
     let dead = dead_portal().await;
     let nobody = format!("iscsi://{dead}/{TARGET}/0");
-    refuses(&nobody, &rig.at("/iqn.2026-01.org.example:other/0"), &["source", &dead.to_string()]);
-    refuses(&rig.url(), &nobody, &["destination", &dead.to_string()]);
+    refuses(
+        75,
+        &nobody,
+        &rig.at("/iqn.2026-01.org.example:other/0"),
+        &["source", &dead.to_string()],
+    );
+    refuses(75, &rig.url(), &nobody, &["destination", &dead.to_string()]);
 }
 
 /// With the log turned off, the report contains the text of the warnings.

@@ -222,10 +222,10 @@ async fn what_cannot_be_shared_is_told_before_anything_is_copied() {
         let both = [&image, &*url, "--progress", "none", "--share", path];
         block_copy(&[&both[..], options].concat())
     };
-    fails(&share(&nowhere, &[]), 1, &["share ", "nowhere: no process keeps classes there; start"]);
-    fails(&share(&image, &[]), 1, &["share ", "no process keeps classes there"]);
-    fails(&share(&socket, &["--class", "three"]), 1, &["there is no class \"three\""]);
-    fails(&share(&socket, &["--class", "one"]), 1, &["there are classes below \"one\""]);
+    fails(&share(&nowhere, &[]), 75, &["share ", "nowhere: no process keeps classes there; start"]);
+    fails(&share(&image, &[]), 75, &["share ", "no process keeps classes there"]);
+    fails(&share(&socket, &["--class", "three"]), 2, &["there is no class \"three\""]);
+    fails(&share(&socket, &["--class", "one"]), 2, &["there are classes below \"one\""]);
     let files = [&image, "/dev/null", "--progress", "none", "--share", &socket];
     fails(&block_copy(&files), 2, &["--share holds for what is read from units"]);
     for wrong in [["--share", "p", "--rate-limit", "1mbit"], ["--class", "one", "--io-size", "4k"]]

@@ -107,7 +107,7 @@ fn jobs_do_not_write_what_is_kept_of_others() {
         fs::write(&jobs, &text).unwrap();
         let output = block_copy(&quiet(&["--jobs", &jobs]));
         let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(parts.iter().any(|part| said.contains(part)), "{said}");
         assert_eq!(fs::read_to_string(&jobs).unwrap(), text);
         for file in ["map", "a", "b"] {

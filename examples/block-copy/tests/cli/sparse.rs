@@ -200,7 +200,7 @@ async fn a_destination_that_is_not_zero_after_all() {
     let options = ["--destination-is-zero", "--verify", "--progress", "none"];
     let output = block_copy(&[&[source.as_str(), &rig.url()], &options[..]].concat());
     let at = format!("at byte {};", PARTS[0].1);
-    fails(&output, 1, &["verification failed", &at]);
+    fails(&output, 65, &["verification failed", &at]);
 }
 
 /// With `--zero-granularity off`, zeros in data are sent as data. Holes are not sent.

@@ -141,11 +141,13 @@ pub(crate) fn succeeds(output: &Output) -> String {
 }
 
 /// Checks that the program failed with this status, and wrote a single line that contains all of `parts`.
+#[track_caller]
 pub(crate) fn fails(output: &Output, status: i32, parts: &[&str]) {
     testkit::assert_single_message("block-copy", output, status, parts);
 }
 
-/// Runs a copy that must fail with status 1 and a message that contains `parts`.
-pub(crate) fn refuses(source: &str, destination: &str, parts: &[&str]) {
-    fails(&block_copy(&[source, destination, "--progress", "none"]), 1, parts);
+/// Runs a copy that must fail with this status and a message that contains `parts`.
+#[track_caller]
+pub(crate) fn refuses(status: i32, source: &str, destination: &str, parts: &[&str]) {
+    fails(&block_copy(&[source, destination, "--progress", "none"]), status, parts);
 }

@@ -66,6 +66,6 @@ async fn it_has_to_be_asked_for_and_streams_cannot_do_it() {
     let rig = bad().await;
     let folder = Folder::new();
     let output = block_copy(&[&rig.url(), &folder.path("copy"), "--progress", "none"]);
-    fails(&output, 1, &["source: ", "MEDIUM ERROR"]);
+    fails(&output, 69, &["source: ", "MEDIUM ERROR"]);
     fails(&copied(&rig, "/dev/null", &[]), 2, &["nothing can be left out of a stream"]);
 }

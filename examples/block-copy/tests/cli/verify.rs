@@ -49,7 +49,7 @@ async fn it_names_the_first_byte_that_differs() {
     let source = folder.file("image", &image);
     let output = block_copy(&[&[source.as_str(), &rig.url()], &OPTIONS[..]].concat());
     let at = format!("at byte {};", 2 * CHUNK + BYTE);
-    fails(&output, 1, &["verification failed", &at, "was written and flushed; copy again"]);
+    fails(&output, 65, &["verification failed", &at, "was written and flushed; copy again"]);
     assert!(!rig.disk.holds(0, &image), "the unit is as it should be");
 }
 
@@ -59,7 +59,7 @@ async fn it_names_the_chunk_if_the_source_is_gone() {
     let rig = corrupting(&image, From::Input).await;
     let output = block_copy_with_input(&[&["-", &rig.url()], &OPTIONS[..]].concat(), &image);
     let at = format!("in the {CHUNK} bytes at byte {};", 2 * CHUNK);
-    fails(&output, 1, &["verification failed", &at]);
+    fails(&output, 65, &["verification failed", &at]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

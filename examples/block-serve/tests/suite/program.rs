@@ -13,6 +13,8 @@ use crate::support::process::{
 use crate::support::soon;
 use bytes::Bytes;
 use iscsi_copy::{Device, NbdDevice};
+use iscsi_examples_testkit::TARGET;
+use iscsi_examples_testkit::page::{free_address, number, page_until};
 use iscsi_testkit::config::{Chap, TargetConfig};
 use iscsi_testkit::disk::RamDisk;
 use iscsi_testkit::fault::Fault;
@@ -48,6 +50,38 @@ async fn ends_in_order_by(name: &str) {
     assert_eq!(end["bytes_written"], 1 << 20);
     assert!(rig.disk.holds(1 << 20, &data) && !socket.exists());
     rig.assert_logged_out();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_measurements_has_clients_and_the_unit() {
+    let rig = target().await;
+    let (socket, address) = (socket("metrics"), free_address());
+    let metrics = address.to_string();
+    let (child, lines, _) = started(&rig.url(), &socket, &["--metrics", &metrics]);
+    let client = client(&socket).await;
+    client.write_at(0, vec![Bytes::from(vec![7; 4096])]).await.unwrap();
+    let page = page_until(address, |page| page.contains("block_serve_pending_bytes 0\n")).await;
+    for (name, expected) in [
+        ("block_serve_written_bytes_total", 4096.0),
+        ("block_serve_requests_failed_total", 0.0),
+        (&format!("iscsi_disk_capacity_bytes{{target=\"{TARGET}\",lun=\"0\"}}"), 4_194_304.0),
+    ] {
+        assert_eq!(number(&page, name), Some(expected), "{name}\n{page}");
+    }
+    // An NBD client may have several connections.
+    let connected = number(&page, "block_serve_clients_connected");
+    assert!(connected > Some(0.0), "{page}");
+    assert_eq!(connected, number(&page, "block_serve_clients_total"), "{page}");
+    drop(client);
+    page_until(address, |page| number(page, "block_serve_clients_connected") == Some(0.0)).await;
+    signal(&child, "-TERM");
+    assert_eq!(ended(child, lines).1, Some(0));
+    // The second program cannot have the address of the first one.
+    let listener = std::net::TcpListener::bind(address).unwrap();
+    let at = format!("unix:{}", socket.display());
+    let output = program(&[&rig.url(), "--listen", &at, "--metrics", &metrics]).output().unwrap();
+    assert_eq!(output.status.code(), Some(75), "{}", stderr(&output));
+    drop(listener);
 }
 
 /// A signal must not abort a write in flight: the write may have received the report of a reset. Then the flush
@@ -95,7 +129,7 @@ async fn what_is_lost_is_said_at_the_end_if_no_client_was_told() {
         let (end, status) = ended(child, lines);
         assert_eq!(
             (status, &end["complete"]),
-            (Some(i32::from(!is_told)), &is_told.into()),
+            (Some(if is_told { 0 } else { 65 }), &is_told.into()),
             "{end}"
         );
     }
@@ -124,11 +158,11 @@ async fn what_cannot_be_served_is_said_in_one_line() {
     let absent = format!("{half}/9");
     for (arguments, status, part) in [
         (&[url.as_str()][..], 2, "--listen"),
-        (&[&half, "--listen", &at], 1, "unit"),
-        (&[&absent, "--listen", &at], 1, "no logical unit 9"),
-        (&["iscsi://127.0.0.1:1/iqn.2026-01.org.example:x/0", "--listen", &at], 1, "127.0.0.1:1"),
+        (&[&half, "--listen", &at], 2, "unit"),
+        (&[&absent, "--listen", &at], 69, "no logical unit 9"),
+        (&["iscsi://127.0.0.1:1/iqn.2026-01.org.example:x/0", "--listen", &at], 75, "127.0.0.1:1"),
         (&[&url, "--listen", "unix:/nowhere/at/all"], 1, "/nowhere/at/all"),
-        (&["http://host/", "--listen", &at], 1, "iscsi"),
+        (&["http://host/", "--listen", &at], 2, "iscsi"),
     ] {
         let output = program(arguments).output().unwrap();
         let said = stderr(&output);
@@ -144,7 +178,7 @@ async fn a_second_server_at_a_socket_is_refused_and_the_first_goes_on() {
     let (mut child, _lines, _) = started(&rig.url(), &socket, &[]);
     let output =
         program(&[&rig.url(), "--listen", &format!("unix:{}", socket.display())]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(75));
     assert!(stderr(&output).contains("another process listens there"), "{}", stderr(&output));
     client(&socket).await.read_at(0, 512).await.unwrap();
     // The next server replaces the socket file that a killed server has left.
@@ -185,7 +219,7 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
         assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
     };
-    refused(&mine, file("hunter3hunter3", 0o600), 1, "password");
+    refused(&mine, file("hunter3hunter3", 0o600), 77, "password");
     refused(&mine, file("\n", 0o600), 1, "holds no password");
     refused(&rig.url(), file("hunter2hunter2", 0o600), 2, "--password-file needs a user");
     let both = [
@@ -410,7 +444,7 @@ async fn a_volume_is_served_as_one_device() {
     second.server.with(|target| identify(target.config_mut(), "0003", 0x3000_0000_0000_0003));
     let listen = format!("unix:{}", socket.display());
     let output = program(&[&place, "--listen", &listen]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
     assert!(
         said.contains("member 1 (naa.3000000000000002) is the unit naa.3000000000000003"),

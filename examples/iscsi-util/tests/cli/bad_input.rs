@@ -29,7 +29,7 @@ async fn a_target_that_is_down() {
     let nobody = format!("nothing listens at {portal}");
     let url = format!("iscsi://{portal}/{TARGET}/0");
     for subcommand in ALL {
-        refuses(&[subcommand, &[&url]].concat(), 1, "network", &[&nobody, "check the port"]);
+        refuses(&[subcommand, &[&url]].concat(), 75, "network", &[&nobody, "check the port"]);
     }
 }
 
@@ -41,7 +41,7 @@ async fn a_target_that_refuses_logins_for_now_is_waited_for_if_that_is_asked_for
         })
         .await;
         let url = rig.url();
-        refuses(&[subcommand, &[&url]].concat(), 1, "target", &["try again"]);
+        refuses(&[subcommand, &[&url]].concat(), 75, "target", &["try again"]);
         let output = iscsi_util(&[subcommand, &[&url, "--wait", "1h"]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert!(stderr(&output).contains("not there yet"), "{}", stderr(&output));
@@ -58,14 +58,14 @@ async fn targets_and_units_that_do_not_exist() {
         if subcommand[0] != "discover" {
             let discover = format!("; iscsi-util discover {} lists its targets", rig.at(""));
             let parts = ["no target iqn.2026-01.org.example:other", &discover];
-            refuses(&[subcommand, &[&other]].concat(), 1, "caller", &parts);
+            refuses(&[subcommand, &[&other]].concat(), 69, "caller", &parts);
         }
         if !OF_TARGETS.contains(&subcommand[0]) {
             let parts =
                 ["no logical unit 7", &format!("; iscsi-util luns {unnamed} lists its units")];
-            refuses(&[subcommand, &[&none]].concat(), 1, "caller", &parts);
+            refuses(&[subcommand, &[&none]].concat(), 69, "caller", &parts);
             let parts = ["names no logical unit"];
-            refuses(&[subcommand, &[&unnamed]].concat(), 1, "caller", &parts);
+            refuses(&[subcommand, &[&unnamed]].concat(), 2, "caller", &parts);
         }
     }
     rig.assert_logged_out();
@@ -79,11 +79,11 @@ fn urls_and_names() {
             ("http://me:hunter@127.0.0.1/", "no iSCSI URL"),
             ("iscsi://127.0.0.1/iqn.2026-01.org.example:disk/x", "no logical unit number"),
         ] {
-            refuses(&[subcommand, &[url]].concat(), 1, "caller", &[part]);
+            refuses(&[subcommand, &[url]].concat(), 2, "caller", &[part]);
         }
         let url = format!("iscsi://127.0.0.1:1/{TARGET}/0");
         let arguments = [subcommand, &[&url, "--initiator-name", "host"]].concat();
-        refuses(&arguments, 1, "caller", &["'host'", "choose another name"]);
+        refuses(&arguments, 2, "caller", &["'host'", "choose another name"]);
     }
 }
 
@@ -133,7 +133,7 @@ async fn ranges_and_sizes_beyond_the_unit() {
             "--offset 512 KiB with --length 1 MiB ends at 1.5 MiB",
         ),
     ] {
-        refuses(arguments, 1, "caller", &["the unit is too short: it has 1 MiB, and ", part]);
+        refuses(arguments, 2, "caller", &["the unit is too short: it has 1 MiB, and ", part]);
     }
     let size = |size, part| refuses(&["perf", &url, "--size", size], 2, "caller", &[part]);
     size("2M", "the unit holds 1 MiB; choose a smaller --size");
@@ -146,7 +146,7 @@ async fn ranges_and_sizes_beyond_the_unit() {
 async fn a_page_that_the_unit_does_not_have() {
     let rig = Rig::start(BLOCK, MIB).await;
     let parts = ["the unit refuses VPD page c5: INQUIRY failed", "inquiry URL --page 0 lists"];
-    refuses(&["inquiry", &rig.url(), "--page", "c5"], 1, "target", &parts);
+    refuses(&["inquiry", &rig.url(), "--page", "c5"], 69, "target", &parts);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,9 +160,9 @@ async fn a_wrong_password() {
     // The test target requires no password for discovery.
     for subcommand in ALL.into_iter().filter(|subcommand| subcommand[0] != "discover") {
         let parts = ["\"me\" or the password", "check both"];
-        refuses(&[subcommand, &[&url]].concat(), 1, "caller", &parts);
+        refuses(&[subcommand, &[&url]].concat(), 77, "caller", &parts);
     }
-    refuses(&["ping", &rig.url()], 1, "caller", &["wants a user name and a password"]);
+    refuses(&["ping", &rig.url()], 77, "caller", &["wants a user name and a password"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,7 +34,7 @@ async fn a_session_that_is_lost_ends_the_pings() {
     })
     .await;
     let output = iscsi_util(&["ping", &rig.url(), "--count", "9", "--interval", "0", "--json"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(75));
     let object = object(&output);
     assert_eq!((&object["answers"], &object["kind"]), (&2.into(), &"network".into()), "{object}");
 }
@@ -84,7 +84,7 @@ async fn a_read_that_fails_ends_the_load() {
     .await;
     let options = ["--seconds", "3600", "--depth", "1", "--size", "4k", "--json"];
     let output = iscsi_util(&[&["perf", &rig.url()][..], &options].concat());
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(69));
     let object = object(&output);
     assert_eq!((&object["complete"], &object["kind"]), (&false.into(), &"target".into()));
     assert!(object["error"].as_str().unwrap().contains("READ (16) failed"), "{object}");

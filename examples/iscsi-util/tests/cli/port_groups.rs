@@ -48,10 +48,10 @@ async fn a_group_gets_another_state() {
     assert!(text.ends_with(line), "{text}");
     assert_eq!(groups.state(2), Some(AccessState::ActiveNonOptimized));
     let parts = ["SET TARGET PORT GROUPS failed", "INVALID FIELD IN PARAMETER LIST"];
-    refuses(&["set-port-group", &url, "9", "standby", "--yes"], 1, "target", &parts);
+    refuses(&["set-port-group", &url, "9", "standby", "--yes"], 69, "target", &parts);
     groups.set_support(1);
     let parts = ["SET TARGET PORT GROUPS failed", "INVALID COMMAND OPERATION CODE"];
-    refuses(&["set-port-group", &url, "2", "standby", "--yes"], 1, "target", &parts);
+    refuses(&["set-port-group", &url, "2", "standby", "--yes"], 69, "target", &parts);
     rig.assert_logged_out();
 }
 
@@ -68,5 +68,5 @@ async fn units_that_tell_nothing() {
         target.config_mut().units.get_mut(&0).unwrap().behavior.refused = vec![0xa3];
     });
     let parts = ["REPORT TARGET PORT GROUPS failed", "INVALID COMMAND OPERATION CODE"];
-    refuses(&["port-groups", &rig.url()], 1, "target", &parts);
+    refuses(&["port-groups", &rig.url()], 69, "target", &parts);
 }

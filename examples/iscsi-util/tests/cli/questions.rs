@@ -119,7 +119,7 @@ async fn a_unit_is_found_by_its_number() {
         let missing = rig.at(&format!("/{TARGET}/{}", number + 1));
         let told = format!("no logical unit {}", number + 1);
         for command in ["capacity", "inquiry", "reservations", "port-groups"] {
-            refuses(&[command, &missing], 1, "caller", &[&told]);
+            refuses(&[command, &missing], 69, "caller", &[&told]);
         }
         rig.assert_logged_out();
     }
@@ -258,7 +258,7 @@ async fn more_extents_than_are_asked_for_are_no_whole_answer() {
     let rig = Rig::start(BLOCK, 8 * MIB).await;
     rig.disk.write(MIB, &[7; 1 << 20]);
     let output = program(&["extents", &rig.url(), "--max", "2", "--json"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let object = object(&output);
     assert_eq!((&object["complete"], &object["kind"]), (&false.into(), &"caller".into()));
     assert_eq!(object["extents"].as_array().unwrap().len(), 2);
@@ -275,7 +275,7 @@ async fn more_extents_than_are_asked_for_are_no_whole_answer() {
         unit.behavior.lba_status_blocks = Some(1);
     });
     let output = program(&["extents", &rig.url(), "--max", "100"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert_eq!(stdout(&output), "0  51200  deallocated\ntotal: 50 KiB deallocated\n");
 }
 
@@ -342,7 +342,7 @@ async fn passwords_come_from_files() {
     let output = iscsi_util(&[&["volume", "create", &url, &other][..], &options].concat());
     assert!(stderr(&output).contains("the same unit"), "{}", stderr(&output));
     let same = ["capacity", &url, "--password-file", &own, "--target-password-file", &own];
-    refuses(&same, 1, "caller", &["same secret"]);
+    refuses(&same, 77, "caller", &["same secret"]);
     let missing = ["capacity", &url, "--password-file", "/nowhere"];
     refuses(&missing, 1, "caller", &["password file /nowhere", "check the path"]);
     refuses(&["capacity", &rig.url(), "--password-file", &own], 2, "caller", &["needs a user"]);
@@ -361,7 +361,7 @@ async fn a_password_of_the_target_is_any_bytes_in_the_environment() {
     command.env("LIBISCSI_CHAP_USERNAME", "me").env("LIBISCSI_CHAP_PASSWORD", "the right hunter");
     command.env("LIBISCSI_CHAP_TARGET_PASSWORD", OsStr::from_bytes(&[0x9c, 0xff, 1]));
     let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(77), "{}", stderr(&output));
     command.env("LIBISCSI_CHAP_USERNAME", OsStr::from_bytes(b"m\xe4"));
     let text = stderr(&command.output().unwrap());
     assert!(text.contains("LIBISCSI_CHAP_USERNAME is not UTF-8"), "{text}");
@@ -399,5 +399,5 @@ async fn the_portals_of_the_sessions_are_told() {
     let portal = plain.server.address().to_string();
     assert_eq!(json_of(&["luns", &plain.url()])["portals"], json!([portal]));
     let parts = ["127.0.0.1", &to.address().to_string(), "redirects=any"];
-    refuses(&["capacity", &rig.url()], 1, "target", &parts);
+    refuses(&["capacity", &rig.url()], 77, "target", &parts);
 }

@@ -70,13 +70,13 @@ async fn others_are_fenced_off() {
     assert!(reservations.reserve_by_another(1));
     let preempt = ["--type", "write-exclusive-registrants-only", "--victim", "0xb"];
     let conflict = ["RESERVATION CONFLICT", "not registered by that key", "reservations shows"];
-    refuses(&agreed("preempt", &url, &preempt), 1, "caller", &conflict);
+    refuses(&agreed("preempt", &url, &preempt), 69, "caller", &conflict);
     text_of(&agreed("register", &url, &[]));
-    refuses(&agreed("reserve", &url, &["--type", "write-exclusive"]), 1, "caller", &conflict);
+    refuses(&agreed("reserve", &url, &["--type", "write-exclusive"]), 69, "caller", &conflict);
     let object = json_of(&agreed("preempt", &url, &[&preempt[..], &["--abort"]].concat()));
     assert_eq!(object["keys"], Value::Array(vec![KEY.into()]));
     assert_eq!(reservations.holder(), Some((5, 0xa)));
-    refuses(&agreed("preempt", &url, &preempt), 1, "caller", &conflict);
+    refuses(&agreed("preempt", &url, &preempt), 69, "caller", &conflict);
 
     let text = text_of(&agreed("clear", &url, &[]));
     assert_eq!(text, "no reservation and no registration is left\n");
@@ -120,7 +120,7 @@ async fn a_unit_without_reservations_says_so() {
     .await;
     let url = rig.url();
     let parts = ["PERSISTENT RESERVE IN: READ KEYS failed", "INVALID COMMAND OPERATION CODE"];
-    refuses(&["reservations", &url], 1, "target", &parts);
+    refuses(&["reservations", &url], 69, "target", &parts);
     let output = iscsi_util(&["register", &url, "--key", "1a", "--yes"]);
     assert!(
         stderr(&output).contains("1 to 16 hexadecimal digits behind 0x"),

@@ -39,6 +39,7 @@ pub(crate) fn json_of(arguments: &[&str]) -> Value {
 
 /// Runs the program with these arguments, and again with `--json`. Checks that both runs fail with this status
 /// and with a single message that contains all of `parts`.
+#[track_caller]
 pub(crate) fn refuses(arguments: &[&str], status: i32, kind: &str, parts: &[&str]) {
     testkit::assert_single_message("iscsi-util", &iscsi_util(arguments), status, parts);
 

@@ -47,11 +47,11 @@ async fn what_is_created_is_shown_and_checked() {
 
     other.disk.resize(4096);
     let output = iscsi_util(&["volume", "check", path]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("has 2097152 bytes, and had 8388608"), "{}", stderr(&output));
     // The description is printed although a unit differs from it.
     let output = iscsi_util(&["volume", "show", path]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(stdout(&output).contains("member 1  naa.3000000000000002"), "{}", stdout(&output));
     let output = iscsi_util(&["volume", "show", path, "--json"]);
     let object = object(&output);
@@ -101,16 +101,16 @@ async fn what_is_no_volume_is_refused() {
     let portal = one.at("/");
     for (arguments, status, said) in [
         (&["create", &one_url][..], 2, "2 to 64 members, not 1"),
-        (&["create", &one_url, &other_url], 1, "are the same unit, naa.3000000000000001"),
+        (&["create", &one_url, &other_url], 2, "are the same unit, naa.3000000000000001"),
         (
             &["create", &one_url, &other_url, "--chunk", "100K"],
             2,
             "a chunk of 102400 bytes is none",
         ),
-        (&["create", &one_url, &portal], 1, "names no"),
-        (&["import", &one_url, &other_url], 1, "are the same unit"),
+        (&["create", &one_url, &portal], 2, "names no"),
+        (&["import", &one_url, &other_url], 2, "are the same unit"),
         (&["check", "/nowhere"], 1, "check the path"),
-        (&["show", "/dev/null"], 1, "version is missing"),
+        (&["show", "/dev/null"], 2, "version is missing"),
     ] {
         let output = iscsi_util(&[&["volume"], arguments].concat());
         let complaint = stderr(&output);

@@ -52,10 +52,10 @@ async fn units_that_cannot_be_changed_refuse() {
     rig.disk.fill(7);
     let url = rig.url();
     let discard = ["discard", &url, "--offset", "0", "--length", "64k", "--yes"];
-    refuses(&discard, 1, "target", &["UNMAP"]);
+    refuses(&discard, 69, "target", &["UNMAP"]);
     rig.disk.set_read_only(true);
-    refuses(&discard, 1, "target", &["write protected"]);
-    refuses(&["perf", &rig.url(), "--write", "--yes"], 1, "target", &["write protected"]);
+    refuses(&discard, 69, "target", &["write protected"]);
+    refuses(&["perf", &rig.url(), "--write", "--yes"], 69, "target", &["write protected"]);
     assert_untouched(&rig);
 }
 

@@ -13,11 +13,12 @@ use crate::support::{
     stdout, succeeds,
 };
 
-/// Runs the program. Checks that it fails with status 1, that its message contains `parts`, and that standard
+/// Runs the program. Checks that it fails with this status, that its message contains `parts`, and that standard
 /// output is empty.
-fn refuses(arguments: &[&str], parts: &[&str]) {
+#[track_caller]
+fn refuses(status: i32, arguments: &[&str], parts: &[&str]) {
     let output = link_doctor(arguments);
-    complains(&output, 1, parts);
+    complains(&output, status, parts);
     assert_eq!(stdout(&output), "");
 }
 
@@ -68,10 +69,10 @@ fn urls_and_names() {
         ("http://me:hunter@127.0.0.1/", "no iSCSI URL"),
         ("", "no iSCSI URL"),
     ] {
-        refuses(&[url], &[part]);
+        refuses(2, &[url], &[part]);
     }
     let url = format!("iscsi://127.0.0.1:1/{TARGET}/0");
-    refuses(&[&url, "--initiator-name", "host"], &["'host'", "choose another name"]);
+    refuses(2, &[&url, "--initiator-name", "host"], &["'host'", "choose another name"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,7 +81,7 @@ async fn a_target_that_is_down() {
     let portal = listener.local_addr().unwrap();
     drop(listener);
     let nobody = format!("nothing listens at {portal}");
-    refuses(&[&format!("iscsi://{portal}/{TARGET}/0")], &[&nobody, "check the port"]);
+    refuses(75, &[&format!("iscsi://{portal}/{TARGET}/0")], &[&nobody, "check the port"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,7 +90,7 @@ async fn a_target_that_refuses_logins_for_now_is_waited_for_if_that_is_asked_for
         (config.login.refuse, config.login.refuse_times) = (Some((3, 1)), 2);
     })
     .await;
-    refuses(&[&rig.url()], &["try again"]);
+    refuses(75, &[&rig.url()], &["try again"]);
     let output = link_doctor(&[&rig.url(), "--seconds", "1", "--wait", "1h"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("not there yet"), "{}", stderr(&output));
@@ -100,7 +101,7 @@ async fn a_target_that_accepts_and_stays_silent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = listener.local_addr().unwrap();
     let url = format!("iscsi://{portal}/{TARGET}/0?login_timeout=1");
-    refuses(&[&url], &["did not answer in time"]);
+    refuses(75, &[&url], &["did not answer in time"]);
 }
 
 /// With --json, an error without any measurement is printed as a JSON object as well.
@@ -111,8 +112,8 @@ async fn programs_are_told_as_well() {
     drop(listener);
     let url = format!("iscsi://{portal}/{TARGET}/0");
     for (arguments, status, kind, part) in [
-        (&[&*url, "--json"][..], 1, "network", "nothing listens"),
-        (&["iscsi://", "--json"], 1, "caller", "names no host"),
+        (&[&*url, "--json"][..], 75, "network", "nothing listens"),
+        (&["iscsi://", "--json"], 2, "caller", "names no host"),
         (&[&url, "--json", "--depth=0"], 2, "caller", "write auto, or a number"),
     ] {
         let output = link_doctor(arguments);
@@ -130,8 +131,8 @@ async fn a_wrong_password() {
     })
     .await;
     let url = format!("iscsi://me:a%20wrong%20hunter@{}/{TARGET}/0", rig.server.address());
-    refuses(&[&url], &["\"me\" or the password", "check both"]);
-    refuses(&[&rig.url()], &["wants a user name and a password"]);
+    refuses(77, &[&url], &["\"me\" or the password", "check both"]);
+    refuses(77, &[&rig.url()], &["wants a user name and a password"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,7 +154,7 @@ async fn passwords_come_from_files() {
         link_doctor(&[&url, "--password-file", own, "--target-password-file", of_target])
     };
     succeeds(&with(&own, &of_target));
-    complains(&with(&own, &own), 1, &["same secret"]);
+    complains(&with(&own, &own), 77, &["same secret"]);
     complains(&with("/nowhere", &of_target), 1, &["password file /nowhere", "check the path"]);
     let nobody = [&*rig.url(), "--password-file", &own];
     complains(&link_doctor(&nobody), 2, &["--password-file needs a user"]);
@@ -164,12 +165,13 @@ async fn passwords_come_from_files() {
 async fn a_target_and_a_unit_that_do_not_exist() {
     let rig = start(MIB).await;
     refuses(
+        69,
         &[&rig.at("/iqn.2026-01.org.example:other/0")],
         &["no target iqn.2026-01.org.example:other"],
     );
 
     let output = link_doctor(&[&rig.at(&format!("/{TARGET}/7"))]);
-    complains(&output, 1, &["no logical unit 7"]);
+    complains(&output, 69, &["no logical unit 7"]);
     assert!(stdout(&output).contains("round trip by ping"), "the link could be explained");
     assert_untouched(&rig);
 }

@@ -107,7 +107,7 @@ async fn a_connection_that_breaks_leaves_what_was_measured() {
     let fault = Fault::cut_after_received(100_000);
     let rig = start_with(8 * MIB, Duration::ZERO, |config| config.faults.push(fault)).await;
     let output = link_doctor(&[&rig.url(), "--seconds", "3600", "--json"]);
-    complains(&output, 1, &["the read test ended early: lost"]);
+    complains(&output, 75, &["the read test ended early: lost"]);
     let report = object(&output);
     assert_eq!(report["complete"], false);
     assert_eq!(report["rtt"]["ping"]["samples"], 10);
@@ -118,7 +118,7 @@ async fn a_connection_that_breaks_during_the_pings_leaves_a_report() {
     let fault = Fault::receiving(Opcode::NopOut, 3, Effect::Close);
     let rig = start_with(MIB, Duration::ZERO, |config| config.faults.push(fault)).await;
     let output = link_doctor(&[&rig.url(), "--json"]);
-    complains(&output, 1, &["the link was examined in part: "]);
+    complains(&output, 75, &["the link was examined in part: "]);
     let report = object(&output);
     assert_eq!((&report["complete"], &report["target"]), (&false.into(), &TARGET.into()));
     assert_eq!(report["rtt"]["ping"]["samples"], 3);

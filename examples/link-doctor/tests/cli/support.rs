@@ -57,6 +57,7 @@ pub(crate) fn succeeds(output: &Output) -> String {
 
 /// Checks that the program ended with this status, and that the last line of standard error is the only error
 /// message and contains all of `parts`.
+#[track_caller]
 pub(crate) fn complains(output: &Output, status: i32, parts: &[&str]) {
     let text = stderr(output);
     assert_eq!(output.status.code(), Some(status), "{text}");
