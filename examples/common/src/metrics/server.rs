@@ -14,7 +14,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use iscsi_initiator::MetricsFormat;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -38,9 +38,15 @@ pub type Collect = Arc<dyn Fn() -> BoxFuture<'static, Page> + Send + Sync>;
 #[derive(Debug)]
 pub struct MetricsServer {
     listener: TcpListener,
-    #[cfg(feature = "tls")]
-    acceptor: Option<Arc<iscsi_tls::Acceptor>>,
+    acceptor: Option<Arc<Acceptor>>,
 }
+
+#[cfg(feature = "tls")]
+type Acceptor = iscsi_tls::Acceptor;
+/// A program without the feature `tls` has none.
+#[cfg(not(feature = "tls"))]
+#[derive(Debug)]
+enum Acceptor {}
 
 impl MetricsServer {
     /// Listens at the address of the options; returns `None` if they name none.
@@ -54,19 +60,9 @@ impl MetricsServer {
             let cause = "a certificate is of no use without https://";
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, cause)));
         }
-        #[cfg(not(feature = "tls"))]
-        if address.is_encrypted {
-            return Err(failed(io::Error::other("this program was built without TLS")));
-        }
-        #[cfg(feature = "tls")]
-        let acceptor =
-            if address.is_encrypted { Some(acceptor(args).map_err(failed)?) } else { None };
+        let acceptor = address.is_encrypted.then(|| acceptor(args)).transpose().map_err(failed)?;
         let listener = TcpListener::bind(&address.place).await.map_err(failed)?;
-        Ok(Some(Self {
-            listener,
-            #[cfg(feature = "tls")]
-            acceptor: acceptor.map(Arc::new),
-        }))
+        Ok(Some(Self { listener, acceptor: acceptor.map(Arc::new) }))
     }
 
     /// Answers requests with what `collect` returns. Never returns.
@@ -76,7 +72,7 @@ impl MetricsServer {
             let has_room = connections.len() < MAX_CONNECTIONS;
             tokio::select! {
                 accepted = self.listener.accept(), if has_room => match accepted {
-                    Ok((stream, _)) => drop(connections.spawn(self.converse(stream, Arc::clone(&collect)))),
+                    Ok((stream, _)) => drop(connections.spawn(converse(self.acceptor.clone(), stream, Arc::clone(&collect)))),
                     // Too many files are open, or the client has closed its connection already.
                     Err(_) => sleep(PAUSE).await,
                 },
@@ -84,27 +80,17 @@ impl MetricsServer {
             }
         }
     }
+}
 
-    /// Returns the work of one connection.
-    fn converse(
-        &self,
-        stream: tokio::net::TcpStream,
-        collect: Collect,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        #[cfg(feature = "tls")]
-        let acceptor = self.acceptor.clone();
-        async move {
-            #[cfg(feature = "tls")]
-            if let Some(acceptor) = acceptor {
-                let secured = timeout(PATIENCE, Box::pin(acceptor.accept(stream))).await;
-                if let Ok(Ok(stream)) = secured {
-                    answer(stream, collect).await;
-                }
-                return;
-            }
-            answer(stream, collect).await;
-        }
+/// Serves one client.
+async fn converse(acceptor: Option<Arc<Acceptor>>, stream: TcpStream, collect: Collect) {
+    let Some(acceptor) = acceptor else { return answer(stream, collect).await };
+    #[cfg(feature = "tls")]
+    if let Ok(Ok(stream)) = timeout(PATIENCE, Box::pin(acceptor.accept(stream))).await {
+        answer(stream, collect).await;
     }
+    #[cfg(not(feature = "tls"))]
+    match *acceptor {}
 }
 
 /// Answers the requests of a connection.
@@ -149,7 +135,7 @@ fn format(request: &Request<Incoming>) -> MetricsFormat {
 
 /// Returns the server's side of TLS, with the certificate of the options, or with a new one that no authority has signed.
 #[cfg(feature = "tls")]
-fn acceptor(args: &MetricsArgs) -> io::Result<iscsi_tls::Acceptor> {
+fn acceptor(args: &MetricsArgs) -> io::Result<Acceptor> {
     if let (Some(certificate), Some(key)) = (&args.metrics_cert, &args.metrics_key) {
         let (certificate, key) = (certificate.clone(), key.clone());
         let files = iscsi_tls::ServerFiles { certificate, key, client_ca: None };
@@ -160,6 +146,11 @@ fn acceptor(args: &MetricsArgs) -> io::Result<iscsi_tls::Acceptor> {
     iscsi_tls::Acceptor::from_pem(&made.cert.pem(), &made.signing_key.serialize_pem())
 }
 
+#[cfg(not(feature = "tls"))]
+fn acceptor(_: &MetricsArgs) -> io::Result<Acceptor> {
+    Err(io::Error::other("this program was built without TLS"))
+}
+
 #[cfg(test)]
 #[cfg(feature = "tls")]
 mod tests {
@@ -167,7 +158,6 @@ mod tests {
 
     use iscsi_initiator::TlsOptions;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
 
     use super::*;
     use crate::boxed::boxed;
