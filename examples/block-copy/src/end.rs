@@ -39,7 +39,8 @@ pub use unit::UnitEnd;
 pub use volume::VolumeEnd;
 
 const NO_IDENTITY: Error = Error::Program(ProgramError::Usage(Cow::Borrowed(
-    "nothing proves an NBD export to be the same the next day; leave --checkpoint and --digests out, or write to a file or a unit",
+    "nothing proves an NBD export to be the same the next day; if you know that it is, name it by --source-id or --destination-id, or \
+     leave --checkpoint and --digests out",
 )));
 
 /// The source or the destination of a copy.
@@ -325,6 +326,22 @@ impl End {
             .into()),
             Self::Export(_) => Err(NO_IDENTITY),
         }
+    }
+
+    /// Returns the identity by the name `id` that the user gives, or `identity` without one. A stream has no identity, whatever its
+    /// name.
+    ///
+    /// # Errors
+    /// The error of `identity`, unless the name makes up for it.
+    pub(crate) fn renamed(
+        &self,
+        id: Option<&str>,
+        identity: Result<Identity, Error>,
+    ) -> Result<Identity, Error> {
+        let Some(id) = id.filter(|_| !self.is_stream()) else { return identity };
+        let name = format!("called {id}");
+        let unnamed = |_| Identity::new(&name, self.to_source().length().unwrap_or_default());
+        Ok(identity.map_or_else(unnamed, |identity| identity.renamed(&name)))
     }
 
     /// Returns the name of the source or destination.

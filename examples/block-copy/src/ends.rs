@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use iscsi_copy::{CopyError, Destination, Identity, Source};
@@ -10,7 +11,7 @@ use iscsi_initiator::{Error as IscsiError, Initiator};
 use iscsi_tuner::{Diagnosis, Size};
 use tokio::time::timeout;
 
-use crate::args::{Args, OnReadError};
+use crate::args::{Args, OnReadError, ResumptionArgs};
 use crate::end::awaited::Awaited;
 use crate::end::{Access, End, UnitEnd};
 use crate::error::Error;
@@ -38,6 +39,8 @@ pub(crate) struct Ends {
     pub(crate) source: End,
     pub(crate) destination: End,
     span: Span,
+    /// The names that the user gives to the source and the destination.
+    ids: [Option<Arc<str>>; 2],
 }
 
 impl Ends {
@@ -61,7 +64,7 @@ impl Ends {
             (source.await?, destination.await)
         };
         match destination {
-            Ok(destination) => Ok(Self { source, destination, span }),
+            Ok(destination) => Ok(Self { source, destination, span, ids: [None, None] }),
             Err(error) => {
                 // The source has received no writes, so an error of its logout is ignored.
                 drop(source.close(stop).await);
@@ -72,12 +75,18 @@ impl Ends {
 
     /// Creates the pair for a destination that is only read. The destination then is both ends of the pair.
     pub(crate) fn of_one(end: End, span: Span) -> Self {
-        Self { source: end.clone(), destination: end, span }
+        Self { source: end.clone(), destination: end, span, ids: [None, None] }
+    }
+
+    /// Sets the names by which the user knows the source and the destination.
+    pub(crate) fn with_ids(self, args: &ResumptionArgs) -> Self {
+        let ids = [&args.source_id, &args.destination_id].map(|id| id.as_deref().map(Arc::from));
+        Self { ids, ..self }
     }
 
     /// Checks that the source can be copied to the destination with these arguments.
     pub(crate) fn check(&self, args: &Args) -> Result<(), Error> {
-        let Self { source, destination, span } = self;
+        let Self { source, destination, span, .. } = self;
         if let Some(kind) = source.same_as(destination) {
             return Err(Error::Same(kind));
         }
@@ -122,8 +131,10 @@ impl Ends {
     /// # Errors
     /// [`ProgramError::Usage`] for a stream; [`Error::Nameless`]; the error of the system.
     pub(crate) fn identities(&self, is_in_use: bool) -> Result<(Identity, Identity), Error> {
-        let source = if is_in_use {
+        let source = if is_in_use && self.ids[0].is_none() {
             self.span.of_source_identity(self.source.source_in_use_identity()?)
+        } else if is_in_use {
+            self.source_identity()?.in_use()
         } else {
             self.source_identity()?
         };
@@ -135,7 +146,9 @@ impl Ends {
     /// # Errors
     /// The errors of [`identities`](Self::identities).
     pub(crate) fn source_identity(&self) -> Result<Identity, Error> {
-        Ok(self.span.of_source_identity(self.source.source_identity()?))
+        let [id, _] = &self.ids;
+        let identity = self.source.renamed(id.as_deref(), self.source.source_identity())?;
+        Ok(self.span.of_source_identity(identity))
     }
 
     /// Returns the identity by which later runs recognise the destination.
@@ -143,15 +156,19 @@ impl Ends {
     /// # Errors
     /// The errors of [`identities`](Self::identities).
     pub(crate) fn destination_identity(&self) -> Result<Identity, Error> {
-        Ok(self.span.of_destination_identity(self.destination.destination_identity()?))
+        let [_, id] = &self.ids;
+        let identity = self.destination.destination_identity();
+        let identity = self.destination.renamed(id.as_deref(), identity)?;
+        Ok(self.span.of_destination_identity(identity))
     }
 
     /// Sets the length of reads and writes in bytes.
     #[must_use]
     pub(crate) fn with_io_size(self, io_size: usize) -> Self {
-        let Self { source, destination, span } = self;
+        let Self { source, destination, span, ids } = self;
         Self {
             span,
+            ids,
             source: source.with_io_size(io_size),
             destination: destination.with_io_size(io_size),
         }

@@ -145,6 +145,7 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     let ends = Ends::open(access, span, &from, &to, [&reader, &writer], bitmap, stop).await;
     let ends = ends
         .map_err(|error| if exclusive.is_some() { exclusive::explained(error) } else { error })?;
+    let ends = ends.with_ids(&args.resumption);
     handle.opened(&ends);
     // After a request to stop, `begin` has a moment more: a checkpoint or digest file that it is writing is
     // then complete, and `is_kept` below finds it.

@@ -136,6 +136,14 @@ impl Identity {
         Ok(Self { name, bytes: file.capacity(), written: None }.in_use())
     }
 
+    /// Returns the identity with another name, by which the caller knows the same source or destination also on another host or at
+    /// another address. What other programs write to a destination file is still detected.
+    #[must_use]
+    pub fn renamed(self, name: &str) -> Self {
+        let written = self.written.map(|written| Written { is_unique: true, ..written });
+        Self { written, ..Self::new(name, self.bytes) }
+    }
+
     /// Returns the identity for a source or destination that other programs write to. It differs from the
     /// identity of the same source at rest, so that a checkpoint of one is not valid for the other: a copy of
     /// a source in use has the state of its last [pass](crate::Passes).

@@ -20,6 +20,17 @@ pub struct ResumptionArgs {
     /// If there is no checkpoint yet, all is copied. A checkpoint of another source or destination is refused.
     #[arg(long, requires = "checkpoint", help_heading = heading::RESUME_AND_VERIFY)]
     pub resume: bool,
+    /// Name of the source, if you know that it is the same.
+    ///
+    /// As the uid of a volume claim or of a snapshot. --checkpoint and --digests then know the source by it, on each host, and also
+    /// an NBD export.
+    #[arg(long, value_name = "NAME", value_parser = parse_id, help_heading = heading::RESUME_AND_VERIFY)]
+    pub source_id: Option<String>,
+    /// Name of the destination, if you know that it is the same.
+    ///
+    /// As --source-id.
+    #[arg(long, value_name = "NAME", value_parser = parse_id, help_heading = heading::RESUME_AND_VERIFY)]
+    pub destination_id: Option<String>,
     /// What to do at bytes that cannot be read.
     #[arg(long, value_name = "stop|skip", value_enum, default_value_t = OnReadError::Stop, help_heading = heading::RESUME_AND_VERIFY)]
     pub on_read_error: OnReadError,
@@ -35,9 +46,22 @@ impl Default for ResumptionArgs {
         Self {
             checkpoint: None,
             resume: false,
+            source_id: None,
+            destination_id: None,
             on_read_error: OnReadError::Stop,
             flush_bytes: FlushBytes(Size(1 << 30)),
         }
+    }
+}
+
+/// Parses the name of a source or destination: a word, which stands in the checkpoint.
+fn parse_id(text: &str) -> Result<String, String> {
+    let is_word = !text.is_empty() && text.len() <= 200;
+    let is_plain = text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control());
+    if is_word && is_plain && !text.contains(',') {
+        Ok(text.to_owned())
+    } else {
+        Err("write a word of at most 200 bytes, without a comma, such as a uid".to_owned())
     }
 }
 

@@ -69,7 +69,7 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
         if args.output.wants_json() && end.is_standard_output() {
             return Err(TWO_USES.into());
         }
-        let ends = Ends::of_one(end, Span::new(&args.content));
+        let ends = Ends::of_one(end, Span::new(&args.content)).with_ids(&args.resumption);
         let lines = args.output.json_lines.then(JsonLines::start).transpose();
         let lines = lines.map_err(ProgramError::Runtime)?;
         let verified = verify_known(args, path, &ends, lines.clone(), stop).await;

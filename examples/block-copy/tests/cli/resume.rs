@@ -321,6 +321,60 @@ fn a_checkpoint_needs_both_ends_and_a_place() {
     assert_eq!(fs::read(&copy).unwrap(), b"x");
 }
 
+/// Another host has the same bytes in another file, changed at another time, and the same unit. The user knows that both are the
+/// same, and names them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_user_names_is_known_on_another_host() {
+    let rig = Rig::start(512, LEN as u64).await;
+    let folder = Folder::new();
+    let (url, map) = (rig.url(), folder.path("map"));
+    let source = folder.file("image", &pattern(LEN));
+    let run = |source: &str, more: &[&str]| {
+        let ends = [source, &url, "--checkpoint", &map, "--io-size", "4k", "--json"];
+        start(&[&ends[..], &["--progress", "none"], more].concat())
+    };
+    let ids = ["--source-id", "1f0e-77", "--destination-id", "snapshot"];
+    let mut child = run(&source, &[&ids[..], &["--rate-limit", "1kbit"]].concat());
+    until(&mut child, || rig.written() > 0).await;
+    signal(&child, "-INT");
+    assert_eq!(ends(child).await.status.code(), Some(130));
+    let known = fs::read_to_string(&map).unwrap();
+    assert!(known.contains("called 1f0e-77, ") && known.contains("called snapshot, "), "{known}");
+
+    std::thread::sleep(Duration::from_millis(20));
+    let elsewhere = folder.file("elsewhere", &pattern(LEN));
+    for others in [
+        &[][..],
+        &["--source-id", "1f0e-77"],
+        &["--source-id", "1f0e-78", "--destination-id", "snapshot"],
+    ] {
+        let output = ends(run(&elsewhere, &[others, &["--resume"]].concat())).await;
+        assert_eq!(output.status.code(), Some(2), "{others:?}");
+    }
+    let output = ends(run(&elsewhere, &[&ids[..], &["--resume"]].concat())).await;
+    succeeds(&output);
+    assert_eq!(object(&output)["bytes_resumed"], 4096);
+    assert!(rig.disk.holds(0, &pattern(LEN)));
+    assert_eq!(rig.written(), LEN as u64, "nothing was written twice");
+}
+
+#[test]
+fn a_name_is_a_word_and_no_name_makes_up_for_a_stream() {
+    let folder = Folder::new();
+    let (source, map) = (folder.file("image", b"x"), folder.path("map"));
+    for id in ["", "two words", "a,b", &"x".repeat(201)] {
+        let options = ["--checkpoint", &map, "--source-id", id];
+        fails(
+            &block_copy(&[&[&*source, "/dev/null"], &options[..]].concat()),
+            2,
+            &["write a word"],
+        );
+    }
+    let options = ["--checkpoint", &map, "--source-id", "x", "--progress", "none"];
+    let output = block_copy(&[&["-", &*folder.path("copy")], &options[..]].concat());
+    fails(&output, 2, &["a stream cannot be read again"]);
+}
+
 /// A copy succeeds even if its checkpoint cannot be written. After an early end, the next run would then repeat
 /// more.
 #[tokio::test(flavor = "multi_thread")]
