@@ -32,6 +32,7 @@ pages! {
     multipath: "multipath",
     stripe: "stripe",
     credentials: "credentials",
+    changes: "changes",
     containers: "containers",
     troubleshooting: "troubleshooting",
     targets: "targets",

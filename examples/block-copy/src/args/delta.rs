@@ -19,7 +19,9 @@ pub struct DeltaArgs {
     /// Copy only the ranges that FILE lists.
     ///
     /// As tools for snapshots write them: lines of START LENGTH in bytes, decimal or with 0x, where # begins a comment;
-    /// or a JSON array of objects with "start" (or "offset") and "length". Each entry counts, whatever else it says.
+    /// or a JSON array of objects with "start" (or "offset") and "length". Each entry counts, unless it says "dirty": false.
+    ///
+    /// Or as CSI's GetMetadataDelta answers, as JSON; or a bitmap of 64 KiB blocks in base64, of XAPI's list_changed_blocks.
     ///
     /// A line URI qemu:dirty-bitmap:NAME stands for the ranges that QEMU has marked in that bitmap of an NBD export.
     /// qemu:dirty-bitmap:NAME in place of FILE names a bitmap of the source.

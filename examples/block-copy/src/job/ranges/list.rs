@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use iscsi_copy::{DirtyBitmap, NbdError, NbdUri, RangeSet};
 use serde_json::Value;
 use thiserror::Error as ThisError;
@@ -24,6 +26,14 @@ pub(crate) enum RangesError {
     /// An entry lacks a number `start` (or `offset`), or a number `length`.
     #[error("{0}: it has no \"start\", or \"offset\", and \"length\" in bytes")]
     Entry(Place),
+    /// A bitmap in base64 has another length than the source needs.
+    #[error("it is a bitmap of {blocks} blocks of 64 KiB, and the source has {needed}")]
+    Blocks {
+        /// Number of bits.
+        blocks: u64,
+        /// Number of blocks of the source.
+        needed: u64,
+    },
     /// A range ends beyond the end of the source.
     #[error("{place}: it ends at byte {end}, and the source has {has}")]
     Beyond {
@@ -63,15 +73,24 @@ pub(crate) struct RangeList {
     pub(crate) bitmaps: Vec<DirtyBitmap>,
 }
 
-/// Parses the ranges of a source of `has` bytes. The text consists of lines `START LENGTH`, in bytes, decimal
-/// or with `0x`, and of lines with a [`DirtyBitmap`]; `#` begins a comment. Or the text is a JSON array of
-/// objects with `start` (or `offset`) and `length`. Each object is a range, whatever other members it has.
+/// Parses the ranges of a source of `has` bytes. The text has one of these forms:
+///
+/// - lines `START LENGTH`, in bytes, decimal or with `0x`, and lines with a [`DirtyBitmap`]; `#` begins a comment;
+/// - a JSON array of objects with `start` (or `offset`) and `length`, as QEMU, libnbd and oVirt write them. An object that says
+///   `"dirty": false` is none, other members are ignored;
+/// - JSON objects, one after the other, with lists `blockMetadata`, as gRPC clients print the answers of CSI's `GetMetadataDelta`;
+/// - a bitmap of blocks of 64 KiB in base64, the first block in the highest bit, as XAPI's `list_changed_blocks` returns it.
 ///
 /// # Errors
 /// The first error, and its place.
 pub(crate) fn parse(text: &str, has: u64) -> Result<RangeList, RangesError> {
-    let is_json = text.trim_start().starts_with('[');
-    let (pieces, bitmaps) = if is_json { (array(text)?, Vec::new()) } else { lines(text)? };
+    let (pieces, bitmaps) = if text.trim_start().starts_with(['[', '{']) {
+        (json(text)?, Vec::new())
+    } else if let Some(bytes) = base64(text.trim()) {
+        (blocks(&bytes, has)?, Vec::new())
+    } else {
+        lines(text)?
+    };
     let mut ranges = RangeSet::new();
     for (place, start, len) in pieces {
         let end = start.saturating_add(len);
@@ -128,17 +147,76 @@ fn number(word: &str) -> Option<u64> {
     }
 }
 
-fn array(text: &str) -> Result<Vec<Piece>, RangesError> {
-    let entries: Vec<Value> =
-        serde_json::from_str(text).map_err(|error| RangesError::Json(error.to_string()))?;
-    let told = entries.iter().enumerate().map(|(at, entry)| {
-        let place = Place::Entry(at + 1);
-        let start = entry.get("start").or_else(|| entry.get("offset")).and_then(Value::as_u64);
-        let len = entry.get("length").and_then(Value::as_u64);
-        let (start, len) = start.zip(len).ok_or(RangesError::Entry(place))?;
-        Ok((place, start, len))
+/// Returns the ranges of JSON values that follow each other: objects, and arrays of objects.
+fn json(text: &str) -> Result<Vec<Piece>, RangesError> {
+    let mut entries = Vec::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter() {
+        let value = value.map_err(|error| RangesError::Json(error.to_string()))?;
+        if let Value::Array(list) = value {
+            entries.extend(list);
+        } else {
+            entries.push(value);
+        }
+    }
+    let (mut pieces, mut at) = (Vec::new(), 0);
+    for entry in &entries {
+        let listed = either(entry, ["blockMetadata", "block_metadata"]).and_then(Value::as_array);
+        // An answer of CSI without changed blocks may lack the list.
+        let is_answer = either(entry, ["blockMetadataType", "block_metadata_type"]).is_some();
+        let own = if is_answer { &[][..] } else { std::slice::from_ref(entry) };
+        for entry in listed.map_or(own, Vec::as_slice) {
+            at += 1;
+            let place = Place::Entry(at);
+            let (start, len) = range(entry).ok_or(RangesError::Entry(place))?;
+            if entry.get("dirty") != Some(&Value::Bool(false)) {
+                pieces.push((place, start, len));
+            }
+        }
+    }
+    Ok(pieces)
+}
+
+fn either<'a>(entry: &'a Value, names: [&str; 2]) -> Option<&'a Value> {
+    names.iter().find_map(|name| entry.get(name))
+}
+
+/// Returns the first byte and the length of an entry.
+fn range(entry: &Value) -> Option<(u64, u64)> {
+    // Protocol Buffers write 64-bit numbers as texts, and leave out a 0.
+    let long = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    if let Some(len) = either(entry, ["sizeBytes", "size_bytes"]) {
+        let start = either(entry, ["byteOffset", "byte_offset"]).map_or(Some(0), long);
+        return start.zip(long(len));
+    }
+    let start = either(entry, ["start", "offset"])?.as_u64();
+    start.zip(entry.get("length")?.as_u64())
+}
+
+/// Decodes a word of base64; `None` for any other text. A number alone is a line that was cut off.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { None } else { BASE64_STANDARD.decode(text).ok() }
+}
+
+/// Length of a block of XAPI's bitmaps.
+const BLOCK: u64 = 64 << 10;
+
+/// Returns the blocks that a bitmap marks. The last block may end beyond the source.
+fn blocks(bytes: &[u8], has: u64) -> Result<Vec<Piece>, RangesError> {
+    let needed = has.div_ceil(BLOCK);
+    let blocks = bytes.len() as u64 * 8;
+    if blocks < needed || blocks - needed >= 8 {
+        return Err(RangesError::Blocks { blocks, needed });
+    }
+    let marked = (0..needed).filter(|block| {
+        let byte = usize::try_from(block / 8).ok().and_then(|at| bytes.get(at));
+        byte.is_some_and(|byte| byte & (0x80 >> (block % 8)) != 0)
     });
-    told.collect()
+    let pieces = marked.map(|block| {
+        let start = block * BLOCK;
+        (Place::Entry(1), start, BLOCK.min(has - start))
+    });
+    Ok(pieces.collect())
 }
 
 #[cfg(test)]
@@ -207,7 +285,49 @@ mod tests {
         let wrong = r#"[{"start": 0, "length": 1}, {"start": "0", "length": 1}]"#;
         assert_eq!(parse(wrong, 10), Err(RangesError::Entry(Place::Entry(2))));
         assert!(matches!(parse("[1, ", 10), Err(RangesError::Json(_))));
+        assert_eq!(parse("[] {}", 10), Err(RangesError::Entry(Place::Entry(1))));
         let twice = r#"[{"start": 0, "length": 2}, {"start": 1, "length": 1}]"#;
         assert_eq!(parse(twice, 10), one(0..2));
+    }
+
+    /// What oVirt answers to `images/ID/extents?context=dirty`.
+    #[test]
+    fn what_is_not_dirty_has_not_changed() {
+        let ovirt = r#"[{"start": 0, "length": 65536, "dirty": false, "zero": false},
+                        {"start": 65536, "length": 65536, "dirty": true, "zero": true},
+                        {"start": 131072, "length": 65536, "dirty": false, "zero": true}]"#;
+        assert_eq!(parse(ovirt, 1 << 20), one(65536..131_072));
+    }
+
+    /// What a client of gRPC prints of the stream of CSI's `GetMetadataDelta`.
+    #[test]
+    fn answers_of_csi_follow_each_other() {
+        let csi = r#"{"blockMetadataType": "FIXED_LENGTH", "volumeCapacityBytes": "1048576",
+                      "blockMetadata": [{"sizeBytes": "4096"}, {"byteOffset": "8192", "sizeBytes": "4096"}]}
+                     {"blockMetadataType": "FIXED_LENGTH", "volumeCapacityBytes": "1048576"}
+                     {"block_metadata_type": 1, "block_metadata": [{"byte_offset": 16384, "size_bytes": 512}]}"#;
+        assert_eq!(parse(csi, 1 << 20), set([0..4096, 8192..12_288, 16_384..16_896]));
+        let wrong = r#"{"blockMetadata": [{"sizeBytes": "4096"}, {"byteOffset": "8192"}]}"#;
+        assert_eq!(parse(wrong, 1 << 20), Err(RangesError::Entry(Place::Entry(2))));
+        let wrong = r#"{"blockMetadata": [{"byteOffset": "-1", "sizeBytes": "1"}]}"#;
+        assert_eq!(parse(wrong, 1 << 20), Err(RangesError::Entry(Place::Entry(1))));
+    }
+
+    #[test]
+    fn a_bitmap_has_a_bit_for_each_64_kib() {
+        const MIB: u64 = 1 << 20;
+        // Blocks 0 and 9 of 16.
+        assert_eq!(parse("gEA=\n", MIB), set([0..65_536, 9 * 65_536..10 * 65_536]));
+        // The last block is shorter than the others, and what lies behind it is no block.
+        assert_eq!(parse("AP8=", 8 * 65_536 + 5), one(8 * 65_536..8 * 65_536 + 5));
+        for (text, has) in [("gEA=", MIB + 1), ("gEA=", MIB / 2), ("gEAA", MIB)] {
+            assert!(matches!(parse(text, has), Err(RangesError::Blocks { .. })), "{text} {has}");
+        }
+        assert_eq!(
+            parse("4096", 20 * 65_536),
+            Err(RangesError::Line(1)),
+            "a line that was cut off"
+        );
+        assert_eq!(parse("gEA", MIB), Err(RangesError::Line(1)));
     }
 }
