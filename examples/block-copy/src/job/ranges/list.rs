@@ -86,7 +86,7 @@ pub(crate) struct RangeList {
 pub(crate) fn parse(text: &str, has: u64) -> Result<RangeList, RangesError> {
     let (pieces, bitmaps) = if text.trim_start().starts_with(['[', '{']) {
         (json(text)?, Vec::new())
-    } else if let Some(bytes) = base64(text.trim()) {
+    } else if let Some(bytes) = base64(text.trim(), has) {
         (blocks(&bytes, has)?, Vec::new())
     } else {
         lines(text)?
@@ -192,21 +192,28 @@ fn range(entry: &Value) -> Option<(u64, u64)> {
     start.zip(entry.get("length")?.as_u64())
 }
 
-/// Decodes a word of base64; `None` for any other text. A number alone is a line that was cut off.
-fn base64(text: &str) -> Option<Vec<u8>> {
+/// Decodes a bitmap for a source of `has` bytes; `None` for any other text. A number alone is a line that was cut off, and a
+/// short word is a bitmap only if it has the length of one.
+fn base64(text: &str, has: u64) -> Option<Vec<u8>> {
+    const SHORT: usize = 16;
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { None } else { BASE64_STANDARD.decode(text).ok() }
+    let bytes = BASE64_STANDARD.decode(text).ok().filter(|_| !is_number)?;
+    (text.len() > SHORT || fits(&bytes, has)).then_some(bytes)
 }
 
 /// Length of a block of XAPI's bitmaps.
 const BLOCK: u64 = 64 << 10;
 
+/// Returns whether a bitmap has a bit for each block of a source of `has` bytes, and no further byte.
+fn fits(bytes: &[u8], has: u64) -> bool {
+    bytes.len() as u64 == has.div_ceil(BLOCK).div_ceil(8)
+}
+
 /// Returns the blocks that a bitmap marks. The last block may end beyond the source.
 fn blocks(bytes: &[u8], has: u64) -> Result<Vec<Piece>, RangesError> {
     let needed = has.div_ceil(BLOCK);
-    let blocks = bytes.len() as u64 * 8;
-    if blocks < needed || blocks - needed >= 8 {
-        return Err(RangesError::Blocks { blocks, needed });
+    if !fits(bytes, has) {
+        return Err(RangesError::Blocks { blocks: bytes.len() as u64 * 8, needed });
     }
     let marked = (0..needed).filter(|block| {
         let byte = usize::try_from(block / 8).ok().and_then(|at| bytes.get(at));
@@ -320,8 +327,12 @@ mod tests {
         assert_eq!(parse("gEA=\n", MIB), set([0..65_536, 9 * 65_536..10 * 65_536]));
         // The last block is shorter than the others, and what lies behind it is no block.
         assert_eq!(parse("AP8=", 8 * 65_536 + 5), one(8 * 65_536..8 * 65_536 + 5));
-        for (text, has) in [("gEA=", MIB + 1), ("gEA=", MIB / 2), ("gEAA", MIB)] {
-            assert!(matches!(parse(text, has), Err(RangesError::Blocks { .. })), "{text} {has}");
+        let long = "gEAAAAAAAAAAAAAAAAAA";
+        let blocks = Err(RangesError::Blocks { blocks: 120, needed: 16 });
+        assert_eq!(parse(long, MIB), blocks);
+        assert_eq!(parse(long, 120 * 65_536), set([0..65_536, 9 * 65_536..10 * 65_536]));
+        for (text, has) in [("gEA=", MIB + 1), ("gEA=", MIB / 2), ("gEAA", MIB), ("some", MIB)] {
+            assert_eq!(parse(text, has), Err(RangesError::Line(1)), "{text} {has}");
         }
         assert_eq!(
             parse("4096", 20 * 65_536),
