@@ -4,7 +4,6 @@
 pub(crate) mod named_files;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -69,9 +68,9 @@ impl Claim {
 }
 
 impl Claims {
-    /// Claims a file for reading that belongs to the whole run and not to a copy.
-    pub(crate) fn claim_read(&self, what: &'static str, path: &Path) {
-        let claim = Claim::of_file(&"this run".into(), &NamedFile::read(what, path));
+    /// Claims a file that belongs to the whole run and not to a copy.
+    pub(crate) fn claim_of_run(&self, file: &NamedFile) {
+        let claim = Claim::of_file(&"this run".into(), file);
         self.lock().claims.push(claim);
     }
 

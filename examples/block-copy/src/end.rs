@@ -340,8 +340,13 @@ impl End {
     ) -> Result<Identity, Error> {
         let Some(id) = id.filter(|_| !self.is_stream()) else { return identity };
         let name = format!("called {id}");
-        let unnamed = |_| Identity::new(&name, self.to_source().length().unwrap_or_default());
-        Ok(identity.map_or_else(unnamed, |identity| identity.renamed(&name)))
+        match identity {
+            Ok(identity) => Ok(identity.renamed(&name)),
+            Err(error) if error.is_of_no_identity() => {
+                Ok(Identity::new(&name, self.to_source().length().unwrap_or_default()))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the name of the source or destination.

@@ -385,10 +385,13 @@ impl Error {
             }
             Self::Checkpoint { cause, .. }
             | Self::Digests { cause, .. }
-            | Self::Metrics(MetricsError { cause, .. })
-            | Self::TerminationLog { cause, .. }
             | Self::Control { cause, .. }
             | Self::Output { cause } => exit_status::of_system(cause),
+            Self::Metrics(cause) => cause.status(),
+            Self::TerminationLog { cause, .. } if cause.kind() == io::ErrorKind::InvalidInput => {
+                USAGE
+            }
+            Self::TerminationLog { cause, .. } => exit_status::of_system(cause),
             Self::Incomplete { cause, .. }
             | Self::Unflushed { cause, .. }
             | Self::Resumable(cause)
@@ -451,6 +454,9 @@ impl Error {
             {
                 Kind::Caller
             }
+            Self::TerminationLog { cause, .. } if cause.kind() == io::ErrorKind::InvalidInput => {
+                Kind::Caller
+            }
             Self::Mismatch { .. }
             | Self::Unreadable { .. }
             | Self::Differs { .. }
@@ -488,6 +494,14 @@ impl Error {
                 | Self::Locked { .. }
                 | Self::CommandLeft(_)
         )
+    }
+
+    /// Returns whether a source or destination has nothing by which a later run could recognise it.
+    pub(crate) fn is_of_no_identity(&self) -> bool {
+        if let Self::File { cause, .. } = self {
+            return cause.kind() == DeviceErrorKind::Unsupported;
+        }
+        matches!(self, Self::Nameless(_) | Self::Program(ProgramError::Usage(_)))
     }
 
     /// Returns whether a unit is gone, or is not the one that was opened.

@@ -80,7 +80,7 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, F
         if rate_limit.is_none() && control.is_none() {
             let handle = Handle::new(NAME, None, None);
             let copy = Box::pin(copy(args, &handle, stop));
-            return measured(&args.controller, slice::from_ref(&handle), copy).await?;
+            return measured(&args.controller, slice::from_ref(&handle), false, copy).await?;
         }
         let classes =
             Classes::new(rate_limit.unwrap_or(RateLimit::Unlimited)).map_err(Error::from)?;
@@ -99,7 +99,7 @@ pub(crate) async fn obeying<T>(
     orders: &Orders,
     work: impl Future<Output = T>,
 ) -> Result<T, Error> {
-    let work = measured(controller, orders.handles(), work);
+    let work = measured(controller, orders.handles(), orders.is_of_job_file(), work);
     let Some(path) = path else { return work.await };
     let socket = ControlSocket::bind(path)?;
     tokio::select! {
@@ -113,9 +113,11 @@ pub(crate) async fn obeying<T>(
 async fn measured<T>(
     controller: &ControllerArgs,
     handles: &[Handle],
+    are_jobs: bool,
     work: impl Future<Output = T>,
 ) -> Result<T, Error> {
-    let Some(metrics) = Metrics::bind(controller, handles).await? else { return Ok(work.await) };
+    let bound = Metrics::bind(controller, handles, are_jobs).await?;
+    let Some(metrics) = bound else { return Ok(work.await) };
     tokio::select! {
         biased;
         done = work => Ok(done),

@@ -14,6 +14,7 @@ use tracing::Instrument;
 use self::job_file::{Entry, JobFile};
 use crate::args::{ControllerArgs, OutputArgs};
 use crate::claims::Claims;
+use crate::claims::named_files::{self, NamedFile};
 use crate::classes::Classes;
 use crate::control::handle::Handle;
 use crate::control::orders::Orders;
@@ -89,12 +90,18 @@ pub fn run_jobs<'a>(
             return keep(classes, path, args, stop).await;
         }
         let claims = Claims::default();
-        claims.claim_read("job file", &args.jobs);
+        let job_file = NamedFile::read("job file", &args.jobs);
+        claims.claim_of_run(&job_file);
+        if let Some(log) = &args.controller.termination_log {
+            let log = NamedFile::written("--termination-log", log);
+            claims.claim_of_run(&log);
+            named_files::check(&[job_file, log])?;
+        }
         let handle = |job: &Entry| {
             Handle::new(&job.name, Some(classes.clone()), job.class.as_deref()).beside(&claims)
         };
         let handles: Vec<_> = jobs.iter().map(handle).collect();
-        let orders = Orders::new(classes, handles.clone());
+        let orders = Orders::new(classes, handles.clone()).of_job_file();
         let all = async {
             let (mut running, mut results) = (JoinSet::new(), Vec::new());
             for (index, (mut job, handle)) in jobs.into_iter().zip(handles).enumerate() {
@@ -104,7 +111,12 @@ pub fn run_jobs<'a>(
                 job.args.output.json = args.output.json;
                 job.args.controller.grace = args.controller.grace;
                 let (stop, span) = (stop.clone(), log::job(&job.name));
-                let work = async move { Box::pin(copy(&job.args, &handle, &stop)).await };
+                let work = async move {
+                    let ended = Box::pin(copy(&job.args, &handle, &stop)).await;
+                    // Also if source or destination could not be opened.
+                    handle.end();
+                    ended
+                };
                 running.spawn(async move { (index, job.name, work.await) }.instrument(span));
             }
             while let Some(ended) = running.join_next().await {

@@ -56,29 +56,46 @@ async fn in_a_task(work: BoxFuture<'static, Result<u8, Error>>) -> Result<u8, Er
 }
 
 async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
-    let log = open_log(&args.controller)?;
-    let result = if args.destination.is_none() {
-        verify(&args, &stop).await.map(|verified| (verified.to_string(), verified.to_json()))
-    } else {
-        run(&args, &stop).await.map(|report| {
-            let json = report.to_json();
-            let told = if log::has_warnings() { report.without_notes() } else { report };
-            (told.text(args.output.is_verbose()), json)
-        })
+    let (log, result) = match open_log(&args.controller) {
+        Ok(log) => (log, copied(&args, &stop).await),
+        Err(error) => (None, Err(error.into())),
     };
+    let known = match &result {
+        Ok((_, json)) => json.clone(),
+        Err(failure) => failure.to_json(),
+    };
+    let ended = tell(&args, result, &stop).await;
+    write_log(log, &ended, known);
+    ended
+}
+
+/// Makes the copy, or the comparison. Returns what to say of it, as text and as JSON.
+async fn copied(args: &Args, stop: &Stop) -> Result<(String, Value), Failure> {
+    if args.destination.is_none() {
+        let verified = verify(args, stop).await?;
+        return Ok((verified.to_string(), verified.to_json()));
+    }
+    let report = run(args, stop).await?;
+    let json = report.to_json();
+    let told = if log::has_warnings() { report.without_notes() } else { report };
+    Ok((told.text(args.output.is_verbose()), json))
+}
+
+/// Prints the result, or returns the error of the copy.
+async fn tell(
+    args: &Args,
+    result: Result<(String, Value), Failure>,
+    stop: &Stop,
+) -> Result<u8, Error> {
     match result {
-        Ok((text, json)) => {
-            write_log(log, 0, &json);
-            print_result(&args, &text, &json, &stop).await.map(|()| 0)
-        }
+        Ok((text, json)) => print_result(args, &text, &json, stop).await.map(|()| 0),
         Err(failure) => {
-            write_log(log, failure.error.status(), &failure.to_json());
             // If both the JSON object and the data would go to standard output, the object is omitted.
             let destination = args.destination.as_deref().unwrap_or(&args.source);
             let has_data = standard_output::is_named_by(destination);
             if args.output.wants_json() && !has_data {
                 // A failed write is ignored: the exit status reports the failure as well.
-                drop(output::print_object(&failure.to_json(), &stop).await);
+                drop(output::print_object(&failure.to_json(), stop).await);
             }
             Err(failure.error)
         }
@@ -92,11 +109,31 @@ fn open_log(args: &ControllerArgs) -> Result<Option<TerminationLog>, Error> {
     opened.map(Some).map_err(|cause| Error::TerminationLog { path: path.clone(), cause })
 }
 
-/// Writes the result to the file that a controller reads. A failure is only a warning: the copy is what it is.
-fn write_log(log: Option<TerminationLog>, status: u8, result: &Value) {
-    if let Some(Err(error)) = log.map(|log| log.write(status, result)) {
+/// Writes the result to the file that a controller reads: `known`, and how the program ends. A failure is only a warning: the
+/// copy is what it is.
+fn write_log(log: Option<TerminationLog>, ended: &Result<u8, Error>, known: Value) {
+    let Some(log) = log else { return };
+    let (status, result) = match ended {
+        Ok(status) => (*status, known),
+        // The file is another one of the copy, too.
+        Err(error) if is_of_termination_log(error) => return,
+        Err(error) => (error.status(), failure::object(known, &error.to_string(), error.kind())),
+    };
+    if let Err(error) = log.write(status, &result) {
         tracing::warn!("the termination log cannot be written: {error}");
     }
+}
+
+/// Returns whether the file of `--termination-log` has another use as well, so that nothing may be written there.
+fn is_of_termination_log(error: &Error) -> bool {
+    let uses = if let Error::OneFile { one, other } = error {
+        [*one, *other]
+    } else if let Error::Claimed { what, as_its, .. } = error {
+        [*what, *as_its]
+    } else {
+        return false;
+    };
+    uses.contains(&"--termination-log")
 }
 
 async fn print_result(args: &Args, text: &str, json: &Value, stop: &Stop) -> Result<(), Error> {
@@ -110,21 +147,29 @@ async fn print_result(args: &Args, text: &str, json: &Value, stop: &Stop) -> Res
 }
 
 async fn jobs(args: JobsArgs, stop: Stop) -> Result<u8, Error> {
-    let log = open_log(&args.controller)?;
-    let results = run_jobs(&args, &stop, &|job| print_job_result(&args, job)).await;
+    let (log, results) = match open_log(&args.controller) {
+        Ok(log) => (log, run_jobs(&args, &stop, &|job| print_job_result(&args, job)).await),
+        Err(error) => (None, Err(error)),
+    };
     let object = results.as_ref().map_or_else(
         |error| failure::object(json!({ "jobs": [] }), &error.to_string(), error.kind()),
         |results| jobs_object(results),
     );
-    let ended = match &results {
-        Ok(results) => exit_status::of_all(results.iter().map(status)),
-        Err(error) => error.status(),
+    let printed = if args.output.wants_json() {
+        output::print_object(&object, &stop).await.map_err(|cause| Error::Output { cause })
+    } else {
+        Ok(())
     };
-    write_log(log, ended, &object);
-    if args.output.wants_json() {
-        output::print_object(&object, &stop).await.map_err(|cause| Error::Output { cause })?;
-    }
-    results.map(|_| ended)
+    // The file is also one of a copy.
+    let is_used = |results: &Vec<JobResult>| {
+        let failures = results.iter().filter_map(|job| job.result.as_ref().err());
+        failures.into_iter().any(|failure| is_of_termination_log(&failure.error))
+    };
+    let log = log.filter(|_| !results.as_ref().is_ok_and(is_used));
+    let status = results.map(|results| exit_status::of_all(results.iter().map(status)));
+    let ended = printed.and(status);
+    write_log(log, &ended, object);
+    ended
 }
 
 fn status(job: &JobResult) -> u8 {

@@ -37,7 +37,7 @@ pub(crate) struct Metrics {
 #[derive(Debug)]
 struct Copy {
     handle: Handle,
-    /// Label with the name of the copy; empty if the process makes only this copy.
+    /// Label with the name of the copy; empty without a job file.
     labels: Labels,
     seen: Mutex<Seen>,
 }
@@ -52,19 +52,20 @@ struct Seen {
 }
 
 impl Metrics {
-    /// Listens at the address of the options; returns `None` if they name none.
+    /// Listens at the address of the options; returns `None` if they name none. `are_jobs`: the copies are those of a job file,
+    /// and have their names as a label.
     ///
     /// # Errors
     /// [`Error::Metrics`].
     pub(crate) async fn bind(
         args: &ControllerArgs,
         handles: &[Handle],
+        are_jobs: bool,
     ) -> Result<Option<Self>, Error> {
         let Some(server) = MetricsServer::bind(&args.metrics).await? else { return Ok(None) };
-        let has_one = handles.len() == 1;
         let copies = handles.iter().map(|handle| {
             let job = || ("job", handle.name().to_owned());
-            let labels = if has_one { Labels::new() } else { vec![job()] };
+            let labels = if are_jobs { vec![job()] } else { Labels::new() };
             Arc::new(Copy { handle: handle.clone(), labels, seen: Mutex::default() })
         });
         Ok(Some(Self { server, copies: copies.collect(), name: args.metrics_progress.clone() }))
@@ -182,15 +183,16 @@ async fn page(copies: &[Arc<Copy>], name: Option<&ProgressName>) -> Page {
             labels.push(("end", unit.side().to_string()));
             labels.push(("target", stats.target.clone()));
             labels.push(("lun", stats.lun.to_string()));
+            labels.extend(unit.member_name().map(|member| ("member", member.to_string())));
             let segments = retransmitted_segments(unit.disk()).await;
             retransmitted = retransmitted.with(&labels, segments as f64);
             page.disks.push(stats);
         }
     }
     page.families.push(retransmitted);
-    page.families.extend(name.map(|name| {
+    page.families.extend(name.filter(|_| !seen.is_empty()).map(|name| {
         let parts = seen.iter().map(|(_, (_, seen))| seen.progress);
-        name.family(parts.sum::<f64>() / seen.len().max(1) as f64)
+        name.family(parts.sum::<f64>() / seen.len() as f64)
     }));
     page
 }

@@ -65,9 +65,8 @@ impl Error {
             Self::Program(cause) => cause.status(),
             Self::Initiator(cause) => exit_status::of_unit(cause),
             Self::Volume(cause) => cause.status(),
-            Self::Listen { cause, .. } | Self::Metrics(MetricsError { cause, .. }) => {
-                exit_status::of_system(cause)
-            }
+            Self::Listen { cause, .. } => exit_status::of_system(cause),
+            Self::Metrics(cause) => cause.status(),
             Self::Taken(_) => AGAIN,
             Self::Inherited(_) | Self::Tls(_) => ERROR,
             Self::Flush(_) => DATA,

@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use crate::exit_status::{self, USAGE};
 use crate::help::heading;
 pub use page::{Family, Kind, Page};
 pub use server::{Collect, MetricsServer};
@@ -77,6 +78,19 @@ pub struct MetricsError {
     pub address: MetricsAddress,
     /// The reason.
     pub cause: io::Error,
+}
+
+impl MetricsError {
+    /// Returns the exit status for the error.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        let is_usage = [io::ErrorKind::InvalidInput, io::ErrorKind::Unsupported];
+        if is_usage.contains(&self.cause.kind()) {
+            USAGE
+        } else {
+            exit_status::of_system(&self.cause)
+        }
+    }
 }
 
 fn advice(cause: &io::Error) -> &'static str {

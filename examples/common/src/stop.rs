@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep, timeout};
 /// message. Together they take at most about three seconds. That is long enough for the flush of a busy disk
 /// and the response of a distant target. A second signal ends the program immediately.
 pub const HASTE: Duration = Duration::from_secs(1);
-/// Time of the last steps after the requests in flight.
-const LAST_STEPS: Duration = Duration::from_secs(3);
+/// Time of the last steps after the requests in flight, and of the message at the signal.
+const LAST_STEPS: Duration = Duration::from_secs(5);
 /// The signal that a process receives when a file would grow beyond its limit (`ulimit -f`).
 const FILE_SIZE: SignalKind = SignalKind::from_raw(libc::SIGXFSZ);
 /// Time after which a blocked standard error counts as not read by any process. The work may then be blocked by

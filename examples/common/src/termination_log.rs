@@ -1,6 +1,6 @@
 //! The file in which a controller finds the result of a program, such as `/dev/termination-log` of a container.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Seek, Write};
 use std::path::Path;
 
@@ -16,11 +16,21 @@ const CUT: &str = "...";
 pub struct TerminationLog(File);
 
 impl TerminationLog {
-    /// Opens the file, or creates it. Its content stays as it is until [`write`](Self::write).
+    /// Opens the file, or creates it. Its content stays as it is until [`write`](Self::write). So that no disk and no image is
+    /// overwritten by mistake, the file must be a regular one, and not longer than a termination log can be.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file cannot be written, or is another one.
     pub fn open(path: &Path) -> io::Result<Self> {
+        if let Ok(there) = fs::metadata(path) {
+            let invalid = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+            if !there.is_file() {
+                return invalid("it is no regular file; name another one");
+            }
+            if there.len() > MAX_LEN as u64 {
+                return invalid("it holds more than a termination log does; name another file");
+            }
+        }
         File::options().write(true).create(true).truncate(false).open(path).map(Self)
     }
 
@@ -30,11 +40,8 @@ impl TerminationLog {
     /// # Errors
     /// If the file cannot be written.
     pub fn write(mut self, status: u8, result: &Value) -> io::Result<()> {
-        // A pipe or a terminal has no length.
-        if self.0.metadata()?.is_file() {
-            self.0.set_len(0)?;
-            self.0.rewind()?;
-        }
+        self.0.set_len(0)?;
+        self.0.rewind()?;
         self.0.write_all(text(status, result).as_bytes())
     }
 }
@@ -96,11 +103,14 @@ mod tests {
     #[test]
     fn what_the_file_held_before_is_gone_afterwards() {
         let folder = std::env::temp_dir().join(format!("termination-log-{}", std::process::id()));
-        std::fs::write(&folder, "x".repeat(9000)).unwrap();
+        fs::write(&folder, "x".repeat(MAX_LEN + 1)).unwrap();
+        assert_eq!(TerminationLog::open(&folder).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert!(TerminationLog::open(Path::new("/dev/null")).is_err());
+        fs::write(&folder, "x".repeat(MAX_LEN)).unwrap();
         let log = TerminationLog::open(&folder).unwrap();
-        assert_eq!(std::fs::read(&folder).unwrap().len(), 9000);
+        assert_eq!(fs::read(&folder).unwrap().len(), MAX_LEN);
         log.write(0, &json!({})).unwrap();
-        assert_eq!(std::fs::read_to_string(&folder).unwrap(), "{\"status\":0}");
-        std::fs::remove_file(&folder).unwrap();
+        assert_eq!(fs::read_to_string(&folder).unwrap(), "{\"status\":0}");
+        fs::remove_file(&folder).unwrap();
     }
 }

@@ -33,8 +33,9 @@ pub struct ControllerArgs {
     pub termination_log: Option<PathBuf>,
     /// How long the end may take after SIGTERM.
     ///
-    /// `10s`, `5min`. Requests in flight are completed and flushed, and the checkpoint is written, within this time. After
-    /// SIGINT and SIGHUP the program takes about three seconds.
+    /// `10s`, `5min`. Requests in flight are completed and flushed, and the checkpoint is written, within this time. The last
+    /// steps may take five seconds, so a shorter time is not kept. After SIGINT and SIGHUP the program takes about three
+    /// seconds.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time::parse, help_heading = heading::OUTPUT)]
     pub grace: Duration,
 }

@@ -20,15 +20,16 @@ pub struct ResumptionArgs {
     /// If there is no checkpoint yet, all is copied. A checkpoint of another source or destination is refused.
     #[arg(long, requires = "checkpoint", help_heading = heading::RESUME_AND_VERIFY)]
     pub resume: bool,
-    /// Name of the source, if you know that it is the same.
+    /// Name of the source, if you know that its content is the same.
     ///
-    /// As the uid of a volume claim or of a snapshot. --checkpoint and --digests then know the source by it, on each host, and also
-    /// an NBD export.
-    #[arg(long, value_name = "NAME", value_parser = parse_id, help_heading = heading::RESUME_AND_VERIFY)]
+    /// As the uid of a snapshot. --checkpoint then knows the source by it, on each host, and also an NBD export. You vouch for
+    /// the content: that the source has changed since is not noticed.
+    #[arg(long, value_name = "NAME", value_parser = parse_id, requires = "checkpoint", help_heading = heading::RESUME_AND_VERIFY)]
     pub source_id: Option<String>,
     /// Name of the destination, if you know that it is the same.
     ///
-    /// As --source-id.
+    /// As the uid of a volume claim. --checkpoint and --digests then know the destination by it, on each host, and also an NBD
+    /// export.
     #[arg(long, value_name = "NAME", value_parser = parse_id, help_heading = heading::RESUME_AND_VERIFY)]
     pub destination_id: Option<String>,
     /// What to do at bytes that cannot be read.

@@ -44,6 +44,7 @@ pub(crate) fn all(args: &Args, [from, to]: [&Location; 2]) -> Vec<NamedFile> {
         ("--checkpoint", args.resumption.checkpoint.as_deref(), Use::Replaced),
         ("--digests", args.delta.digests.as_deref(), Use::Replaced),
         ("--ranges", ranges, Use::Read),
+        ("--termination-log", args.controller.termination_log.as_deref(), Use::Written),
     ];
     let passwords = args.passwords.files().map(|(option, path)| (option, path, Use::Read));
     let named = files
@@ -62,6 +63,11 @@ impl NamedFile {
     /// Returns a file that is kept between copies: a checkpoint or a digest file.
     pub(crate) fn kept(what: &'static str, path: &Path) -> Self {
         Self { what, path: path.to_owned(), use_: Use::Replaced }
+    }
+
+    /// Returns a file that is overwritten in place, and is neither source nor destination.
+    pub(crate) fn written(what: &'static str, path: &Path) -> Self {
+        Self { what, path: path.to_owned(), use_: Use::Written }
     }
 
     pub(crate) fn is_written(&self) -> bool {

@@ -13,6 +13,7 @@ use crate::control::handle::Handle;
 pub(crate) struct Orders {
     rule: Rule,
     handles: Vec<Handle>,
+    is_of_job_file: bool,
 }
 
 /// The tree that has the classes.
@@ -31,12 +32,23 @@ impl Orders {
     /// Creates the executor of commands to copies whose classes are in a tree of this process.
     pub(crate) fn new(classes: Classes, handles: Vec<Handle>) -> Self {
         let clients = Clients::new(classes.clone());
-        Self { rule: Rule::Tree(classes, clients), handles }
+        Self { rule: Rule::Tree(classes, clients), handles, is_of_job_file: false }
     }
 
     /// Creates the executor of commands to a copy whose class is in the tree of another process, the keeper.
     pub(crate) fn sharing(class: SharedClass, handle: Handle) -> Self {
-        Self { rule: Rule::Shared(class), handles: vec![handle] }
+        Self { rule: Rule::Shared(class), handles: vec![handle], is_of_job_file: false }
+    }
+
+    /// Says that the copies are those of a job file, whose names the user knows.
+    #[must_use]
+    pub(crate) fn of_job_file(self) -> Self {
+        Self { is_of_job_file: true, ..self }
+    }
+
+    /// Returns whether the copies are those of a job file.
+    pub(crate) const fn is_of_job_file(&self) -> bool {
+        self.is_of_job_file
     }
 
     /// Returns the copies.

@@ -4,7 +4,8 @@ use std::io;
 
 use iscsi_copy::NbdError;
 use iscsi_examples_common::exit_status::{self, AGAIN, DENIED, ERROR, REFUSED, USAGE};
-use iscsi_initiator::device::DeviceError;
+use iscsi_initiator::Error;
+use iscsi_initiator::device::{DeviceError, DeviceErrorKind};
 
 /// Everything was copied except what the source could not read.
 pub(super) const UNREADABLE: u8 = 3;
@@ -14,7 +15,25 @@ pub(super) const NOT_CONVERGING: u8 = 4;
 
 /// Returns the exit status for a failed source or destination.
 pub(super) fn status_of_device(cause: &DeviceError) -> u8 {
-    cause.source_as().map_or_else(|| exit_status::of_device(cause), status_of_export)
+    const REFUSALS: [DeviceErrorKind; 6] = [
+        DeviceErrorKind::ReadOnly,
+        DeviceErrorKind::OutOfSpace,
+        DeviceErrorKind::Denied,
+        DeviceErrorKind::Medium,
+        DeviceErrorKind::Defective,
+        DeviceErrorKind::Protocol,
+    ];
+    if let Some(export) = cause.source_as() {
+        return status_of_export(export);
+    }
+    // What a server answers is no error of this system.
+    let is_answer =
+        cause.source_as::<io::Error>().is_none() && cause.source_as::<Error>().is_none();
+    if is_answer && REFUSALS.contains(&cause.kind()) {
+        REFUSED
+    } else {
+        exit_status::of_device(cause)
+    }
 }
 
 /// Returns the exit status for the error of an export.

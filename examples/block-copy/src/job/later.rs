@@ -18,7 +18,7 @@ use super::comparison::compare;
 use super::delta;
 use crate::args::{Args, RateArgs, VerifyMode};
 use crate::claims::Claims;
-use crate::claims::named_files::NamedFile;
+use crate::claims::named_files::{self, NamedFile};
 use crate::classes::Classes;
 use crate::classes::shared::{Connected, SharedClass};
 use crate::end::End;
@@ -58,11 +58,19 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
         if args.rate.control.is_some() {
             return Err(ProgramError::usage("--control is for copies; leave it out").into());
         }
+        if args.controller.metrics.metrics.is_some() {
+            return Err(ProgramError::usage("--metrics is for copies; leave it out").into());
+        }
         let at = unless(stop, locate(args)).await?;
         // Claims the digest file: a copy that is still running would add digests to it, and would not notice
         // that they were removed.
         let claims = Claims::default();
         claims.claim_kept(&NamedFile::kept("--digests", path))?;
+        let log = args.controller.termination_log.as_deref();
+        let digests = NamedFile::kept("--digests", path);
+        let read = at.file().map(|file| NamedFile::read("destination", file));
+        let log = log.map(|log| NamedFile::written("--termination-log", log));
+        named_files::check(&[Some(digests), read, log].into_iter().flatten().collect::<Vec<_>>())?;
         let (class, _connected) = class(&args.rate, stop).await?;
         let initiator = args.link.initiator(class)?;
         let end = unless(stop, End::read_back(&at, &initiator)).await?;

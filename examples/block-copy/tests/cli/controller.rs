@@ -119,7 +119,7 @@ fn an_address_that_cannot_be_served_ends_the_program_before_it_copies() {
         (&["--metrics", "192.0.2.1:9464"], 1, "choose an address of this host"),
         (
             &["--metrics", "127.0.0.1:0", "--metrics-cert", &missing, "--metrics-key", &missing],
-            1,
+            2,
             "https://",
         ),
         (
@@ -131,7 +131,7 @@ fn an_address_that_cannot_be_served_ends_the_program_before_it_copies() {
                 "--metrics-key",
                 &missing,
             ],
-            1,
+            2,
             &missing,
         ),
         (&["--termination-log", &folder.path("missing/log")], 1, "termination log"),
@@ -142,11 +142,42 @@ fn an_address_that_cannot_be_served_ends_the_program_before_it_copies() {
     }
 }
 
+/// The log overwrites a file, so it must be no disk, no image, and no other file of the copy.
+#[test]
+fn a_termination_log_is_no_other_file() {
+    let folder = Folder::new();
+    let image = folder.file("image", &pattern(LEN));
+    let (small, copy) = (folder.file("small", b"x"), folder.path("copy"));
+    let jobs = format!("[[job]]\nsource = {small:?}\ndestination = {copy:?}\n");
+    let jobs = folder.file("jobs", jobs.as_bytes());
+    for (arguments, log, part) in [
+        (&[&*small, &copy][..], &*image, "holds more than a termination log"),
+        (&[&*small, &copy], "/dev/null", "no regular file"),
+        (&[&*small, &copy], &small, "source and --termination-log are the same file"),
+        (&[&*image, &small], &small, "destination and --termination-log are the same file"),
+        (&["--jobs", &jobs], &jobs, "job file"),
+        (&["--jobs", &jobs], &small, "--termination-log"),
+    ] {
+        let options = ["--termination-log", log, "--progress", "none"];
+        let output = block_copy(&[arguments, &options].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?} {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(part), "{said}");
+        let is_kept =
+            fs::read(&image).unwrap() == pattern(LEN) && fs::read(&small).unwrap() == b"x";
+        assert!(is_kept, "{log}");
+        assert_eq!(fs::read_to_string(&jobs).unwrap().lines().next(), Some("[[job]]"));
+    }
+    let output = block_copy(&[&small, &copy, "--termination-log", "/dev/null", "--json"]);
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["kind"], "caller", "{object}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_termination_log_has_the_result_in_short() {
     let rig = Rig::start(512, LEN as u64).await;
     let folder = Folder::new();
-    let (source, log) = (folder.file("image", &pattern(LEN)), folder.file("log", &[b'x'; 9000]));
+    let (source, log) = (folder.file("image", &pattern(LEN)), folder.file("log", &[b'x'; 4000]));
     let read = || -> Value { serde_json::from_slice(&fs::read(&log).unwrap()).unwrap() };
     let url = rig.url();
     let copy = [&*source, &url, "--progress", "none", "--termination-log", &log];

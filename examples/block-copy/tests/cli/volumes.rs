@@ -171,7 +171,7 @@ async fn what_is_no_end_of_a_copy_is_refused() {
     rigs[1].disk.set_read_only(true);
     fails(
         &block_copy(&[&image, &volume, "--progress", "none"]),
-        1,
+        69,
         &["destination ", "refuses writes"],
     );
     rigs[1].disk.set_read_only(false);

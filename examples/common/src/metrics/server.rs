@@ -148,7 +148,7 @@ fn acceptor(args: &MetricsArgs) -> io::Result<Acceptor> {
 
 #[cfg(not(feature = "tls"))]
 fn acceptor(_: &MetricsArgs) -> io::Result<Acceptor> {
-    Err(io::Error::other("this program was built without TLS"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without TLS"))
 }
 
 #[cfg(test)]

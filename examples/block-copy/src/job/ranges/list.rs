@@ -160,11 +160,16 @@ fn json(text: &str) -> Result<Vec<Piece>, RangesError> {
     }
     let (mut pieces, mut at) = (Vec::new(), 0);
     for entry in &entries {
-        let listed = either(entry, ["blockMetadata", "block_metadata"]).and_then(Value::as_array);
+        let listed = either(entry, ["blockMetadata", "block_metadata"]);
         // An answer of CSI without changed blocks may lack the list.
         let is_answer = either(entry, ["blockMetadataType", "block_metadata_type"]).is_some();
-        let own = if is_answer { &[][..] } else { std::slice::from_ref(entry) };
-        for entry in listed.map_or(own, Vec::as_slice) {
+        let listed = match listed {
+            Some(Value::Array(list)) => list.as_slice(),
+            Some(Value::Null) | None if is_answer => &[],
+            Some(_) => return Err(RangesError::Entry(Place::Entry(at + 1))),
+            None => std::slice::from_ref(entry),
+        };
+        for entry in listed {
             at += 1;
             let place = Place::Entry(at);
             let (start, len) = range(entry).ok_or(RangesError::Entry(place))?;
@@ -196,8 +201,7 @@ fn range(entry: &Value) -> Option<(u64, u64)> {
 /// short word is a bitmap only if it has the length of one.
 fn base64(text: &str, has: u64) -> Option<Vec<u8>> {
     const SHORT: usize = 16;
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    let bytes = BASE64_STANDARD.decode(text).ok().filter(|_| !is_number)?;
+    let bytes = BASE64_STANDARD.decode(text).ok().filter(|_| number(text).is_none())?;
     (text.len() > SHORT || fits(&bytes, has)).then_some(bytes)
 }
 
@@ -316,6 +320,9 @@ mod tests {
         assert_eq!(parse(csi, 1 << 20), set([0..4096, 8192..12_288, 16_384..16_896]));
         let wrong = r#"{"blockMetadata": [{"sizeBytes": "4096"}, {"byteOffset": "8192"}]}"#;
         assert_eq!(parse(wrong, 1 << 20), Err(RangesError::Entry(Place::Entry(2))));
+        let wrong =
+            r#"{"blockMetadataType": 1, "blockMetadata": {"byteOffset": "0", "sizeBytes": "1"}}"#;
+        assert_eq!(parse(wrong, 1 << 20), Err(RangesError::Entry(Place::Entry(1))));
         let wrong = r#"{"blockMetadata": [{"byteOffset": "-1", "sizeBytes": "1"}]}"#;
         assert_eq!(parse(wrong, 1 << 20), Err(RangesError::Entry(Place::Entry(1))));
     }
@@ -340,5 +347,6 @@ mod tests {
             "a line that was cut off"
         );
         assert_eq!(parse("gEA", MIB), Err(RangesError::Line(1)));
+        assert_eq!(parse("0x1234ab", 41 * 65_536), Err(RangesError::Line(1)));
     }
 }
