@@ -62,7 +62,8 @@ pub fn judge(copied: &Copied, held: Held, error: Option<&str>) -> Outcome {
         }
         (Some(error), false) => {
             let is_right = Regex::new(error).is_ok_and(|error| error.is_match(told));
-            if is_right && copied.status == Some(1) {
+            // From 124 on it was a time limit or a signal.
+            if is_right && copied.status.is_some_and(|status| (1..124).contains(&status)) {
                 Outcome::Complete
             } else {
                 Outcome::Failed(format!("its error should be like `{error}`: {told}"))
@@ -102,6 +103,7 @@ mod tests {
     fn an_error_is_known_by_its_words_and_status() {
         let full = Some("no space|full");
         assert!(is_good(&ended(1, Some("the unit is full")), EQUAL, full));
+        assert!(is_good(&ended(69, Some("the unit is full")), EQUAL, full));
         assert!(!is_good(&ended(1, Some("the unit is gone")), EQUAL, full));
         assert!(!is_good(&ended(130, Some("the unit is full")), EQUAL, full));
         assert!(!is_good(&ended(0, None), EQUAL, full));
