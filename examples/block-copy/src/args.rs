@@ -91,7 +91,7 @@ pub struct Args {
     /// What the copy prints.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// What a controller reads.
+    /// Options for a controller, such as a Job of Kubernetes.
     #[command(flatten)]
     pub controller: ControllerArgs,
 }

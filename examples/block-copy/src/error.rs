@@ -291,7 +291,7 @@ pub enum Error {
         /// Whether no process listens there. It may be started later.
         is_away: bool,
     },
-    /// The measurements cannot be served.
+    /// The metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
     /// The result cannot be written to the file of `--termination-log`.

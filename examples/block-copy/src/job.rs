@@ -91,7 +91,7 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, F
     })
 }
 
-/// Waits for work. Meanwhile it executes commands from the socket at `path`, and serves measurements, as far as there are a
+/// Waits for work. Meanwhile it executes commands from the socket at `path`, and serves metrics, as far as there are a
 /// path and an address.
 pub(crate) async fn obeying<T>(
     path: Option<&Path>,
@@ -109,7 +109,7 @@ pub(crate) async fn obeying<T>(
     }
 }
 
-/// Waits for work. Meanwhile it serves measurements of the copies, if the options name an address.
+/// Waits for work. Meanwhile it serves metrics of the copies, if the options name an address.
 async fn measured<T>(
     controller: &ControllerArgs,
     handles: &[Handle],

@@ -54,7 +54,7 @@ pub struct JobsArgs {
     /// What the jobs print.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// What a controller reads.
+    /// Options for a controller, such as a Job of Kubernetes.
     #[command(flatten)]
     pub controller: ControllerArgs,
 }

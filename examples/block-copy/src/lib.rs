@@ -12,7 +12,7 @@
 //! | `shell` | commands that the user's options name |
 //! | [`classes`] | the rates of copies, also of other processes |
 //! | `control` | commands on a socket that change a copy while it runs |
-//! | [`metrics`] | the page of measurements, for controllers and for Prometheus |
+//! | [`metrics`] | the page of metrics, for controllers and for Prometheus |
 //! | [`plan`] | the chosen numbers and their reasons |
 //! | [`progress`] | the shown progress: `meter.rs` measures it, `status.rs` has its words, `bar_line.rs` its line on a terminal |
 //! | [`report`] | the report, as readable text and as JSON |

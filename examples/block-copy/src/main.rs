@@ -115,25 +115,11 @@ fn write_log(log: Option<TerminationLog>, ended: &Result<u8, Error>, known: Valu
     let Some(log) = log else { return };
     let (status, result) = match ended {
         Ok(status) => (*status, known),
-        // The file is another one of the copy, too.
-        Err(error) if is_of_termination_log(error) => return,
         Err(error) => (error.status(), failure::object(known, &error.to_string(), error.kind())),
     };
     if let Err(error) = log.write(status, &result) {
         tracing::warn!("the termination log cannot be written: {error}");
     }
-}
-
-/// Returns whether the file of `--termination-log` has another use as well, so that nothing may be written there.
-fn is_of_termination_log(error: &Error) -> bool {
-    let uses = if let Error::OneFile { one, other } = error {
-        [*one, *other]
-    } else if let Error::Claimed { what, as_its, .. } = error {
-        [*what, *as_its]
-    } else {
-        return false;
-    };
-    uses.contains(&"--termination-log")
 }
 
 async fn print_result(args: &Args, text: &str, json: &Value, stop: &Stop) -> Result<(), Error> {
@@ -160,12 +146,6 @@ async fn jobs(args: JobsArgs, stop: Stop) -> Result<u8, Error> {
     } else {
         Ok(())
     };
-    // The file is also one of a copy.
-    let is_used = |results: &Vec<JobResult>| {
-        let failures = results.iter().filter_map(|job| job.result.as_ref().err());
-        failures.into_iter().any(|failure| is_of_termination_log(&failure.error))
-    };
-    let log = log.filter(|_| !results.as_ref().is_ok_and(is_used));
     let status = results.map(|results| exit_status::of_all(results.iter().map(status)));
     let ended = printed.and(status);
     write_log(log, &ended, object);

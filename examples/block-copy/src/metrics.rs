@@ -1,4 +1,4 @@
-//! The page of measurements of the copies of a process.
+//! The page of metrics of the copies of a process.
 
 mod progress_name;
 
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use iscsi_examples_common::boxed::boxed;
 use iscsi_examples_common::metrics::page::{Labels, retransmitted_segments};
-use iscsi_examples_common::metrics::{Family, Kind, MetricsServer, Page};
+use iscsi_examples_common::metrics::{MetricFamily, MetricType, MetricsServer, Page};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::args::ControllerArgs;
-use crate::control::handle::{Handle, Measured, Phase};
+use crate::control::handle::{Handle, Phase, Snapshot};
 use crate::error::Error;
 
 pub use progress_name::ProgressName;
@@ -21,30 +21,30 @@ pub use progress_name::ProgressName;
 /// Interval between two samples of the copied bytes.
 const SAMPLE: Duration = Duration::from_secs(1);
 /// Number of samples that a rate covers.
-const SAMPLES: usize = 10;
+const IN_A_RATE: usize = 10;
 /// Prefix of the names.
 const PROGRAM: &str = "block_copy";
 
-/// A server of measurements.
+/// A server of metrics.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     server: MetricsServer,
-    copies: Vec<Arc<Copy>>,
+    copies: Vec<Arc<SampledCopy>>,
     name: Option<ProgressName>,
 }
 
-/// A copy, and what was seen of it.
+/// A copy, and the samples of its progress.
 #[derive(Debug)]
-struct Copy {
+struct SampledCopy {
     handle: Handle,
     /// Label with the name of the copy; empty without a job file.
     labels: Labels,
-    seen: Mutex<Seen>,
+    seen: Mutex<Samples>,
 }
 
-/// What was seen of a copy.
+/// The samples of a copy's progress, for its rate.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct Samples {
     /// Bytes that this run had copied at a time, the latest last.
     samples: VecDeque<(Instant, u64)>,
     /// The greatest progress, from 0 to 1. Further passes over a source in use begin at 0 again.
@@ -66,7 +66,7 @@ impl Metrics {
         let copies = handles.iter().map(|handle| {
             let job = || ("job", handle.name().to_owned());
             let labels = if are_jobs { vec![job()] } else { Labels::new() };
-            Arc::new(Copy { handle: handle.clone(), labels, seen: Mutex::default() })
+            Arc::new(SampledCopy { handle: handle.clone(), labels, seen: Mutex::default() })
         });
         Ok(Some(Self { server, copies: copies.collect(), name: args.metrics_progress.clone() }))
     }
@@ -93,22 +93,22 @@ impl Metrics {
     }
 }
 
-impl Copy {
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+impl SampledCopy {
+    fn lock(&self) -> MutexGuard<'_, Samples> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a sample, and returns what the copy does with what was seen of it.
-    fn sample(&self) -> (Measured, Seen) {
-        let measured = self.handle.measure();
+    /// Takes a sample. Returns the state of the copy, and all samples.
+    fn sample(&self) -> (Snapshot, Samples) {
+        let measured = self.handle.snapshot();
         let mut seen = self.lock();
         seen.add(&measured, Instant::now());
         (measured, seen.clone())
     }
 }
 
-impl Seen {
-    fn add(&mut self, measured: &Measured, now: Instant) {
+impl Samples {
+    fn add(&mut self, measured: &Snapshot, now: Instant) {
         let progress = &measured.progress;
         let done = progress.done.saturating_sub(progress.resumed);
         // Another pass has begun.
@@ -119,7 +119,7 @@ impl Seen {
         if self.samples.back().is_none_or(|(at, _)| now - *at >= SAMPLE / 2) {
             self.samples.push_back((now, done));
         }
-        while self.samples.len() > SAMPLES + 1 {
+        while self.samples.len() > IN_A_RATE + 1 {
             self.samples.pop_front();
         }
         let part = match (measured.phase, progress.total) {
@@ -141,7 +141,7 @@ impl Seen {
 }
 
 /// A quantity of a copy: its name, its description, and its value, if it is known.
-type Quantity = (&'static str, &'static str, fn(&Measured, &Seen) -> Option<f64>);
+type Quantity = (&'static str, &'static str, fn(&Snapshot, &Samples) -> Option<f64>);
 
 /// The quantities of each copy.
 const QUANTITIES: [Quantity; 8] = [
@@ -164,19 +164,19 @@ const QUANTITIES: [Quantity; 8] = [
     }),
 ];
 
-/// Measures all copies.
-async fn page(copies: &[Arc<Copy>], name: Option<&ProgressName>) -> Page {
+/// Returns the metrics of all copies.
+async fn page(copies: &[Arc<SampledCopy>], name: Option<&ProgressName>) -> Page {
     let seen: Vec<_> = copies.iter().map(|copy| (copy, copy.sample())).collect();
     let mut page = Page { families: vec![phases(&seen)], disks: Vec::new() };
     page.families.extend(QUANTITIES.map(|(what, help, value)| {
-        let family = Family::new(format!("{PROGRAM}_{what}"), Kind::Gauge, help);
+        let family = MetricFamily::new(format!("{PROGRAM}_{what}"), MetricType::Gauge, help);
         seen.iter().fold(family, |family, (copy, (measured, seen))| {
             family.with_known(&copy.labels, value(measured, seen))
         })
     }));
     let help = "TCP segments that were sent again, over the open sessions.";
     let name_of_it = format!("{PROGRAM}_retransmitted_segments");
-    let mut retransmitted = Family::new(name_of_it, Kind::Gauge, help);
+    let mut retransmitted = MetricFamily::new(name_of_it, MetricType::Gauge, help);
     for (copy, (measured, _)) in &seen {
         for unit in &measured.units {
             let (stats, mut labels) = (unit.disk().stats(), copy.labels.clone());
@@ -198,10 +198,10 @@ async fn page(copies: &[Arc<Copy>], name: Option<&ProgressName>) -> Page {
 }
 
 /// Returns the phase of each copy: 1 for the present one, 0 for the others.
-fn phases(seen: &[(&Arc<Copy>, (Measured, Seen))]) -> Family {
-    let mut family = Family::new(
+fn phases(seen: &[(&Arc<SampledCopy>, (Snapshot, Samples))]) -> MetricFamily {
+    let mut family = MetricFamily::new(
         format!("{PROGRAM}_phase"),
-        Kind::Gauge,
+        MetricType::Gauge,
         "1 for the phase that the copy is in.",
     );
     for (copy, (measured, _)) in seen {

@@ -57,7 +57,7 @@ pub struct Args {
     /// On standard output: the first has what is served, and where; the second what was done.
     #[arg(long, help_heading = heading::OUTPUT)]
     pub json: bool,
-    /// Where measurements are served.
+    /// Where metrics are served.
     #[command(flatten)]
     pub metrics: MetricsArgs,
     /// Where the passwords are.

@@ -49,7 +49,7 @@ pub enum Error {
     /// The files for TLS cannot be used.
     #[error("TLS of the clients cannot be used: {0}; check --tls-cert, --tls-key and --tls-ca")]
     Tls(io::Error),
-    /// The measurements cannot be served.
+    /// The metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
     /// Writes of clients may be lost, and no client has received an error for them.

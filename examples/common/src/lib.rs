@@ -10,7 +10,7 @@
 //! | [`host_lock`] | locks, so that two processes of this host do not work on the same file or unit |
 //! | `manual` | the manual page, and completions for shells |
 //! | [`log`] | the log of the libraries |
-//! | [`metrics`] | a page of measurements, served over HTTP |
+//! | [`metrics`] | a page of metrics, served over HTTP |
 //! | [`named_socket`] | a socket in the file system that is removed when its process ends |
 //! | [`named_units`] | a check that the names of numbers in JSON objects end with their units |
 //! | [`output`] | standard output and standard error |

@@ -1,4 +1,4 @@
-//! Serves measurements of a running program over HTTP, for Prometheus and for the controllers of Kubernetes.
+//! Serves metrics of a running program over HTTP, for Prometheus and for the controllers of Kubernetes.
 
 pub mod page;
 mod server;
@@ -12,13 +12,13 @@ use clap::Args;
 
 use crate::exit_status::{self, USAGE};
 use crate::help::heading;
-pub use page::{Family, Kind, Page};
+pub use page::{MetricFamily, MetricType, Page};
 pub use server::{Collect, MetricsServer};
 
-/// Where the program serves its measurements.
+/// Where the program serves its metrics.
 #[derive(Clone, Debug, Default, Args)]
 pub struct MetricsArgs {
-    /// Serve measurements at HOST:PORT, or https://HOST:PORT.
+    /// Serve metrics at HOST:PORT, or https://HOST:PORT.
     ///
     /// The page is `/metrics`, for Prometheus and others. Anybody who reaches the address can read it, so choose one of a private network. With
     /// `https://` and without --metrics-cert the program makes a certificate that no authority has signed.
@@ -34,7 +34,7 @@ pub struct MetricsArgs {
     pub metrics_key: Option<PathBuf>,
 }
 
-/// An address to serve measurements at.
+/// An address to serve metrics at.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MetricsAddress {
     /// Host name or address of this host, and port.
@@ -70,7 +70,7 @@ impl fmt::Display for MetricsAddress {
     }
 }
 
-/// The measurements cannot be served.
+/// The metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error("metrics at {address}: {cause}{}", advice(.cause))]
 pub struct MetricsError {

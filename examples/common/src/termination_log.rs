@@ -16,8 +16,8 @@ const CUT: &str = "...";
 pub struct TerminationLog(File);
 
 impl TerminationLog {
-    /// Opens the file, or creates it. Its content stays as it is until [`write`](Self::write). So that no disk and no image is
-    /// overwritten by mistake, the file must be a regular one, and not longer than a termination log can be.
+    /// Opens the file, or creates it. Its content stays as it is until [`write`](Self::write). So that nothing is lost if another
+    /// file was named by mistake, it must be a regular file that is empty or holds the result of an earlier run.
     ///
     /// # Errors
     /// If the file cannot be written, or is another one.
@@ -27,8 +27,10 @@ impl TerminationLog {
             if !there.is_file() {
                 return invalid("it is no regular file; name another one");
             }
-            if there.len() > MAX_LEN as u64 {
-                return invalid("it holds more than a termination log does; name another file");
+            if there.len() > MAX_LEN as u64 || !is_earlier_result(&fs::read(path)?) {
+                return invalid(
+                    "it holds something else than an earlier result; name another file",
+                );
             }
         }
         File::options().write(true).create(true).truncate(false).open(path).map(Self)
@@ -44,6 +46,12 @@ impl TerminationLog {
         self.0.rewind()?;
         self.0.write_all(text(status, result).as_bytes())
     }
+}
+
+/// Returns whether a file has nothing, or a result that [`TerminationLog::write`] has written.
+fn is_earlier_result(content: &[u8]) -> bool {
+    let result = serde_json::from_slice::<Map<String, Value>>(content);
+    content.is_empty() || result.is_ok_and(|result| result.contains_key("status"))
 }
 
 fn text(status: u8, result: &Value) -> String {
@@ -103,12 +111,20 @@ mod tests {
     #[test]
     fn what_the_file_held_before_is_gone_afterwards() {
         let folder = std::env::temp_dir().join(format!("termination-log-{}", std::process::id()));
-        fs::write(&folder, "x".repeat(MAX_LEN + 1)).unwrap();
-        assert_eq!(TerminationLog::open(&folder).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let long = format!("{{\"status\":0,\"error\":\"{}\"}}", "x".repeat(MAX_LEN));
+        for other in [&*long, "x", "{}", "{\"status\":0} x", "[\"status\"]"] {
+            fs::write(&folder, other).unwrap();
+            let error = TerminationLog::open(&folder).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{other}");
+            assert_eq!(fs::read_to_string(&folder).unwrap(), other);
+        }
         assert!(TerminationLog::open(Path::new("/dev/null")).is_err());
-        fs::write(&folder, "x".repeat(MAX_LEN)).unwrap();
+        fs::write(&folder, "").unwrap();
+        TerminationLog::open(&folder)
+            .unwrap()
+            .write(75, &json!({ "error": "a long one" }))
+            .unwrap();
         let log = TerminationLog::open(&folder).unwrap();
-        assert_eq!(fs::read(&folder).unwrap().len(), MAX_LEN);
         log.write(0, &json!({})).unwrap();
         assert_eq!(fs::read_to_string(&folder).unwrap(), "{\"status\":0}");
         fs::remove_file(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Reads the page of measurements of a program.
+//! Reads the page of metrics of a program.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -13,11 +13,11 @@ use crate::metrics::ProgressName;
 /// Time that a pod of Kubernetes has to end, unless its specification says otherwise.
 pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
-/// What the controller reads, and how long it waits.
+/// Options for a controller: metrics, the result in a file, and the time to end.
 #[derive(Clone, Debug, Args)]
 #[group(skip)]
 pub struct ControllerArgs {
-    /// Where measurements are served.
+    /// Where metrics are served.
     #[command(flatten)]
     pub metrics: MetricsArgs,
     /// Name of the progress in per cent: NAME{LABEL="VALUE"}.

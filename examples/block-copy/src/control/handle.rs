@@ -46,9 +46,9 @@ struct State {
     ends: Option<Ends>,
 }
 
-/// What a copy does at one moment.
+/// The state of a copy at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured {
+pub(crate) struct Snapshot {
     pub(crate) phase: Phase,
     pub(crate) is_paused: bool,
     pub(crate) progress: Progress,
@@ -175,11 +175,11 @@ impl Handle {
         state.ends = None;
     }
 
-    /// Returns what the copy does at this moment.
-    pub(crate) fn measure(&self) -> Measured {
+    /// Returns the present state of the copy.
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let limit = self.limit();
         let state = self.lock();
-        Measured {
+        Snapshot {
             phase: state.phase,
             is_paused: state.is_paused,
             progress: state.control.as_ref().map(Control::progress).unwrap_or_default(),

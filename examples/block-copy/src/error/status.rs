@@ -26,7 +26,7 @@ pub(super) fn status_of_device(cause: &DeviceError) -> u8 {
     if let Some(export) = cause.source_as() {
         return status_of_export(export);
     }
-    // What a server answers is no error of this system.
+    // An error without an `io::Error` comes from the reply of a server, and not from this host.
     let is_answer =
         cause.source_as::<io::Error>().is_none() && cause.source_as::<Error>().is_none();
     if is_answer && REFUSALS.contains(&cause.kind()) {

@@ -2,24 +2,24 @@
 
 use std::str::FromStr;
 
-use iscsi_examples_common::metrics::{Family, Kind};
+use iscsi_examples_common::metrics::{MetricFamily, MetricType};
 
-/// Name of the progress in per cent on the page of measurements, with its labels.
+/// Name of the progress in per cent on the page of metrics, with its labels.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProgressName {
     /// The name, without the suffix of a counter.
     name: String,
-    kind: Kind,
+    kind: MetricType,
     /// The labels in their form on the page, or nothing.
     labels: String,
 }
 
 impl ProgressName {
     /// Returns the progress, a part from 0 to 1, under this name.
-    pub(super) fn family(&self, part: f64) -> Family {
+    pub(super) fn family(&self, part: f64) -> MetricFamily {
         // Hundredths: controllers expect digits with a point, and no exponent. Rounded down, so that 100 is the end.
         let percent = (part * 1e4).floor() / 1e2;
-        let family = Family::new(&*self.name, self.kind, "Part that is copied, in per cent.");
+        let family = MetricFamily::new(&*self.name, self.kind, "Part that is copied, in per cent.");
         family.with_text(&self.labels, percent)
     }
 }
@@ -36,8 +36,8 @@ impl FromStr for ProgressName {
             );
         }
         let (name, kind) = match name.strip_suffix("_total").filter(|name| !name.is_empty()) {
-            Some(name) => (name, Kind::Counter),
-            None => (name, Kind::Gauge),
+            Some(name) => (name, MetricType::Counter),
+            None => (name, MetricType::Gauge),
         };
         Ok(Self { name: name.to_owned(), kind, labels: labels.to_owned() })
     }

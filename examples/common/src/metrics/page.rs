@@ -1,14 +1,14 @@
-//! A page of measurements: those of the program, and those of its units.
+//! A page of metrics: those of the program, and those of its units.
 
 use std::fmt::Write as _;
 
 use iscsi_initiator::{Disk, DiskStats, MetricsFormat, write_metrics};
 
-/// What is on the page.
+/// The metrics of a program at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// What the program measures itself.
-    pub families: Vec<Family>,
+    /// The metrics of the program itself.
+    pub families: Vec<MetricFamily>,
     /// The statistics of its units.
     pub disks: Vec<DiskStats>,
 }
@@ -35,30 +35,30 @@ pub async fn retransmitted_segments(disk: &Disk) -> u64 {
     segments
 }
 
-/// What a number means.
+/// The type of a metric, by which its samples are read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// It rises and falls.
+pub enum MetricType {
+    /// A number that rises and falls.
     Gauge,
-    /// It only rises, from 0 at the start of the program. Its samples have the suffix `_total`.
+    /// A number that only rises, from 0 at the start of the program. Its samples have the suffix `_total`.
     Counter,
 }
 
 /// Labels of a sample: their names, and their values.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// A measured quantity, for each thing that has it.
+/// A metric of a program, with a sample for each thing that has it, such as each copy.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Family {
+pub struct MetricFamily {
     name: String,
     help: &'static str,
-    kind: Kind,
+    kind: MetricType,
     samples: Vec<(String, f64)>,
 }
 
-impl Family {
+impl MetricFamily {
     /// Creates a quantity without samples. The name contains the unit, and no suffix `_total`.
-    pub fn new(name: impl Into<String>, kind: Kind, help: &'static str) -> Self {
+    pub fn new(name: impl Into<String>, kind: MetricType, help: &'static str) -> Self {
         Self { name: name.into(), help, kind, samples: Vec::new() }
     }
 
@@ -92,8 +92,8 @@ impl Family {
             return String::new();
         }
         let (kind, suffix) = match kind {
-            Kind::Gauge => ("gauge", ""),
-            Kind::Counter => ("counter", "_total"),
+            MetricType::Gauge => ("gauge", ""),
+            MetricType::Counter => ("counter", "_total"),
         };
         // In OpenMetrics, these two lines name a counter without its suffix.
         let named = if format == MetricsFormat::OpenMetrics { "" } else { suffix };
@@ -123,12 +123,12 @@ mod tests {
     fn a_page_has_either_format() {
         let side = |side: &str| vec![("side", side.to_owned())];
         let families = vec![
-            Family::new("a_bytes", Kind::Counter, "Bytes.").with(&Vec::new(), 5.0),
-            Family::new("a_sessions", Kind::Gauge, "Sessions.")
+            MetricFamily::new("a_bytes", MetricType::Counter, "Bytes.").with(&Vec::new(), 5.0),
+            MetricFamily::new("a_sessions", MetricType::Gauge, "Sessions.")
                 .with(&side("source"), 2.0)
                 .with(&side("a \"b\\\nc"), 0.5)
                 .with_known(&side("none"), None),
-            Family::new("a_nothing", Kind::Gauge, "Nothing."),
+            MetricFamily::new("a_nothing", MetricType::Gauge, "Nothing."),
         ];
         let sessions = "# HELP a_sessions Sessions.\n\
                         # TYPE a_sessions gauge\n\

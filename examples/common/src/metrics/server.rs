@@ -1,4 +1,4 @@
-//! The HTTP server of the page of measurements.
+//! The HTTP server of the page of metrics.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,10 +31,10 @@ const LIFETIME: Duration = Duration::from_secs(600);
 /// Pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes the measurements for a page.
+/// Collects the metrics of a page.
 pub type Collect = Arc<dyn Fn() -> BoxFuture<'static, Page> + Send + Sync>;
 
-/// A listening server of measurements.
+/// A listening server of metrics.
 #[derive(Debug)]
 pub struct MetricsServer {
     listener: TcpListener,

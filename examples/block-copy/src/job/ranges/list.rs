@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(parse(ovirt, 1 << 20), one(65536..131_072));
     }
 
-    /// What a client of gRPC prints of the stream of CSI's `GetMetadataDelta`.
+    /// The JSON objects that a gRPC client prints, one for each message that CSI's `GetMetadataDelta` streams.
     #[test]
     fn answers_of_csi_follow_each_other() {
         let csi = r#"{"blockMetadataType": "FIXED_LENGTH", "volumeCapacityBytes": "1048576",
